@@ -36,9 +36,9 @@ def fill(peer: RawClient, records: int, keys: int) -> None:
     peer.call(
         ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, 1, 1, configs=configs)], 30_000)
     )
-    chance, now = random.Random(1), time.time_ns() // 10**6
+    rng, now = random.Random(1), time.time_ns() // 10**6
     pool = [
-        build_batch([NewRecord(b"key-%08d" % chance.randrange(keys), b"x" * 80, now) for _ in range(BATCH)])
+        build_batch([NewRecord(b"key-%08d" % rng.randrange(keys), b"x" * 80, now) for _ in range(BATCH)])
         for _ in range(min(records // BATCH, 2000))
     ]
     for number in range(records // BATCH):

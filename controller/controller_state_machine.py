@@ -53,7 +53,7 @@ class ControllerStateMachine:
         new_id: Callable[[], bytes],
         node_id: int = 1,
         cluster_id: str = "",
-        chance: RandomFunction = lambda: 0.0,
+        random: RandomFunction = lambda: 0.0,
     ) -> None:
         self.defaults = defaults
         self.node_id = node_id
@@ -75,7 +75,7 @@ class ControllerStateMachine:
         self.fenced_since = FencedSince()
         """Soft state of the active controller: since when brokers have been fenced."""
         self.new_uuid = new_id
-        self.random = chance
+        self.random = random
         self.charge_quota: ChargeQuota = no_quota
         """Function that charges the next request's partition mutations to its client's quota (KIP-599)."""
         self._builder: ImageBuilder | None = None

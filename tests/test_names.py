@@ -69,6 +69,18 @@ Unpackings Unreachable Unread Verifier VoterHistory Waiting Wanted Whole Wire Wo
 """
 """Former class names, each of which stood for several things or for one that Kafka names otherwise."""
 
+_FORMER_NAMES = """
+admission areas aside asked asks beside brings by_time chance checkup complaints doomed doors doubt doubtful_end
+ends_with_peer fate first_look give grown hand_in hangups hasten healing in_words is_alone is_leaving isr_changes lay
+lay_open leader_line learning leases lies_in life lives look_first looked losses making many_names marking move_turns
+names_made newborn news note_compaction noted noting on_doomed overdue own_voice paced patience planted promised
+reckon record_walk refusals refusing rehearsal reign renewal say says scenes set_one_aside settle settled short_names
+slowly sowing speaking spend stamp stopwatch story strangers survivor syncing take take_mark take_up taken takes tell
+telling telling_bytes tells told twin_epoch twins unpacking unpackings weigh while_there widening wire_form
+"""
+REPLACED_NAMES = frozenset(_FORMER_NAMES.split())
+"""Former names of modules, functions, methods, fields and constants, without leading underscores and in lower case."""
+
 
 def words(name: str) -> list[str]:
     """Return the words of a name that no name may have."""
@@ -120,6 +132,27 @@ def flagged(tree: ast.Module) -> list[str]:
     return [name for name in shown if words(name) or name in REPLACED.split()]
 
 
+def defined_names(path: str, tree: ast.Module) -> Iterator[str]:
+    """Yield the names of a module, its functions wherever they are defined, its constants and the fields of classes."""
+    yield Path(path).stem
+    bodies: list[list[ast.stmt]] = [tree.body]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.ClassDef):
+            bodies.append(node.body)
+    for node in [node for body in bodies for node in statements(body)]:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+
+
+def former_names(path: str, tree: ast.Module) -> list[str]:
+    """Return the names of `defined_names` that are one of `REPLACED_NAMES`, in any case, leading underscores apart."""
+    return [name for name in defined_names(path, tree) if name.strip("_").lower() in REPLACED_NAMES]
+
+
 def local_names(tree: ast.Module) -> Iterator[str]:
     """Yield the names of parameters, variables, captured values and assigned attributes, wherever they are defined."""
     for node in ast.walk(tree):
@@ -169,6 +202,28 @@ def test_public_names_have_no_replaced_word() -> None:
 def test_local_names_have_no_replaced_word() -> None:
     found = {path: flagged_locals(path, tree) for path, tree in sources().items()}
     assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_no_name_is_one_that_was_replaced() -> None:
+    found = {path: former_names(path, tree) for path, tree in sources().items()}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "names"),
+    [
+        ("log/doors.py", "", ["doors"]),
+        ("log/test_log.py", "def test_it():\n    def slowly(): ...", ["slowly"]),
+        (
+            "log/log.py",
+            "class Log:\n    chance: float\n    def _settle(self): ...\n_LIVES = 3",
+            ["_settle", "_LIVES", "chance"],
+        ),
+        ("log/log.py", "def f():\n    complaints = 1\nTAKEN_BYTES = 1", []),
+    ],
+)
+def test_former_names_returns_replaced_names(path: str, source: str, names: list[str]) -> None:
+    assert sorted(former_names(path, ast.parse(source))) == sorted(names)
 
 
 @pytest.mark.parametrize(

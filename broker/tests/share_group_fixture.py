@@ -31,26 +31,26 @@ class FakePersister:
         self.calls: list[tuple[str, SharePartitionKey]] = []
         self.refusal: Exception | None = None
 
-    async def _asked(self, label: str, key: SharePartitionKey) -> None:
+    async def _record_call(self, label: str, key: SharePartitionKey) -> None:
         self.calls.append((label, key))
         if self.refusal is not None:
             raise self.refusal
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareGroupOffset:
-        await self._asked("read", key)
+        await self._record_call("read", key)
         return ShareGroupOffset(0, 0, leader_epoch, 0, 0, ())
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        await self._asked("initialize", key)
+        await self._record_call("initialize", key)
 
     async def write(self, key: SharePartitionKey, *batches: Any) -> None:
-        await self._asked("write", key)
+        await self._record_call("write", key)
 
     async def delete(self, key: SharePartitionKey) -> None:
-        await self._asked("delete", key)
+        await self._record_call("delete", key)
 
     async def read_summary(self, key: SharePartitionKey) -> tuple[int, int, int]:
-        await self._asked("summary", key)
+        await self._record_call("summary", key)
         return 0, 0, 0
 
     def close(self) -> None: ...

@@ -101,7 +101,7 @@ def test_consumer_group_describe_requires_describe_or_implying_operation(operati
 
 # ---------------------------------------------------------------- secrets in settings
 
-PLANTED = "pl4nted"
+SECRET = "pl4nted"
 SECRET_KEYS = [name for name, key in BROKER_KEYS.items() if key.type == "PASSWORD"]
 
 
@@ -120,17 +120,17 @@ def test_describe_configs_of_broker_contains_no_secret() -> None:
     """CVE-2019-12399: secrets were shown to clients with the permission to describe configs."""
     assert len(SECRET_KEYS) >= 9
     fixture = HandlerFixture()
-    fixture.services.config = fixture.config = NodeConfig({**dict.fromkeys(SECRET_KEYS, PLANTED), "node.id": "1"})
+    fixture.services.config = fixture.config = NodeConfig({**dict.fromkeys(SECRET_KEYS, SECRET), "node.id": "1"})
     own = {
-        "listener.name.in.plain.sasl.jaas.config": PLANTED,
-        "listener.name.in.ssl.key.password": PLANTED,
-        "somebody.elses.token": PLANTED,
+        "listener.name.in.plain.sasl.jaas.config": SECRET,
+        "listener.name.in.ssl.key.password": SECRET,
+        "somebody.elses.token": SECRET,
         "log.cleaner.threads": "7",
     }
     fixture.hosted.image = MetadataImage(configs={(RESOURCE_BROKER, "1"): own, (RESOURCE_BROKER, ""): own})
     for broker in ("1", ""):
         text = logged_by(fixture, broker)
-        assert PLANTED.encode() not in text
+        assert SECRET.encode() not in text
         assert b"\x027" in text, "what is no secret is told"
 
 
@@ -207,7 +207,7 @@ def test_produced_bytes_never_reach_another_partition(monkeypatch: pytest.Monkey
 
     fixture.serve(ApiKey.PRODUCE, lambda context, request: job_of(keep(request.topic_data[0])), 3, 9)
 
-    def brings(number: int) -> bytes:
+    def request_frame(number: int) -> bytes:
         data = p.TopicProduceData(
             f"topic-{number % 7}", partition_data=[p.PartitionProduceData(number, of_both(number))]
         )
@@ -217,7 +217,7 @@ def test_produced_bytes_never_reach_another_partition(monkeypatch: pytest.Monkey
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fixture.connection(line).serve)
             for number in range(150):
-                line.send_bytes(brings(number))
+                line.send_bytes(request_frame(number))
                 if number % 10 == 0:
                     await trio.sleep(1.5)
             line.disconnect()

@@ -129,14 +129,14 @@ class TransactionCoordinatorNode:
             topics = []
             for topic in marker.topics:
                 parts = [
-                    WritableTxnMarkerPartitionResult(number, self._says(topic.name, number))
+                    WritableTxnMarkerPartitionResult(number, self._next_code(topic.name, number))
                     for number in topic.partition_indexes
                 ]
                 topics.append(WritableTxnMarkerTopicResult(topic.name, parts))
             rows.append(WritableTxnMarkerResult(marker.producer_id, topics))
         return WriteTxnMarkersResponse(rows)
 
-    def _says(self, topic: str, number: int) -> ErrorCode:
+    def _next_code(self, topic: str, number: int) -> ErrorCode:
         codes = self.codes.get((topic, number))
         return codes.pop(0) if codes else E.NONE
 

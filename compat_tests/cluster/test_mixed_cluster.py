@@ -45,7 +45,7 @@ class KafkaNode(NodeProcess):
         """Return the command line."""
         return ["java", "-Xmx400m", "-cp", classpath(), "kafka.Kafka", str(self.file)]
 
-    def complaints(self) -> list[str]:
+    def unexpected_log_lines(self) -> list[str]:
         """Return the lines of the log that must not occur: errors, and records that cannot be replayed.
 
         Errors of a producer with several requests in flight around an election are expected.
@@ -130,7 +130,7 @@ def test_kafka_broker_with_ottla_controllers_leads_and_follows(tmp_path: Path) -
                 cluster.restart(1)
                 wait_for(lambda: are_all_in_sync(bootstrap, "m"))
         verify_written(bootstrap, "m", writer)
-        assert kafka.complaints() == []
+        assert kafka.unexpected_log_lines() == []
 
 
 @contextmanager
@@ -196,4 +196,4 @@ def test_ottla_brokers_with_kafka_controller_lead_and_follow(
             eight.start()
             wait_for(lambda: are_all_in_sync(bootstrap, "m"))
     verify_written(bootstrap, "m", writer)
-    assert kafka.complaints() == []
+    assert kafka.unexpected_log_lines() == []

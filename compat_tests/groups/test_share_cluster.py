@@ -36,7 +36,7 @@ def send(bootstrap: str, first: int) -> None:
     assert producer.flush(WITHIN_S) == 0
 
 
-def take(reader: ShareConsumer, wanted: set[int], accepted: list[int]) -> None:
+def accept(reader: ShareConsumer, wanted: set[int], accepted: list[int]) -> None:
     """Accept until each record was accepted; a failed acknowledgement does not count."""
     deadline = time.monotonic() + WITHIN_S
     while not wanted <= set(accepted) and time.monotonic() < deadline:
@@ -69,7 +69,7 @@ def test_share_group_with_each_node_killed_redelivers_no_accepted_record() -> No
                 send(bootstrap, first)
                 if node is not None:
                     cluster.kill(node)
-                take(reader, set(range(first, first + RECORDS)), accepted)
+                accept(reader, set(range(first, first + RECORDS)), accepted)
                 if node is not None:
                     cluster.restart(node)
                     for name in ("work", "__share_group_state", "__consumer_offsets"):

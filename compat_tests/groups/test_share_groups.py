@@ -45,7 +45,7 @@ def consumer(node: OttlaProcess, group: str, topic: str) -> ShareConsumer:
     return made
 
 
-def take(count: int, *readers: ShareConsumer) -> list[Message]:
+def accept(count: int, *readers: ShareConsumer) -> list[Message]:
     """Accept at least so many records with several consumers: not each is assigned every partition."""
     out: list[Message] = []
     until = time.monotonic() + WITHIN_S
@@ -76,9 +76,9 @@ def test_share_group_delivers_each_accepted_record_to_one_member_once(node: Ottl
     group = begin(node, topic)
     send(node, topic, 60)
     with consumer(node, group, topic) as one, consumer(node, group, topic) as other:
-        assert numbers(take(60, one, other)) == list(range(60))
+        assert numbers(accept(60, one, other)) == list(range(60))
         send(node, topic, 1)
-        assert numbers(take(1, one, other)) == [0]
+        assert numbers(accept(1, one, other)) == [0]
     text = java_tool("consumer.group.ShareGroupCommand", "--bootstrap-server", node.bootstrap, "--list", "--state")
     assert [line.split() for line in text.splitlines() if group in line] == [[group, "Empty"]]
 
@@ -124,7 +124,7 @@ def test_share_group_after_node_kill_redelivers_unaccepted_records_only(node: Ot
     node.kill()
     node.start()
     with consumer(node, group, topic) as second:
-        rest = take(30 - len(done), second)
+        rest = accept(30 - len(done), second)
     assert sorted([*numbers(done), *numbers(rest)]) == list(range(30))
 
 
@@ -165,11 +165,11 @@ def test_share_group_with_read_committed_skips_aborted_records(node: OttlaProces
         (producer.commit_transaction if commits else producer.abort_transaction)(WITHIN_S)
     send_to_one(node, topic, 40)
     with consumer(node, group, topic) as reader:
-        assert numbers(take(21, reader)) == [*range(10), *range(20, 30), 40]
+        assert numbers(accept(21, reader)) == [*range(10), *range(20, 30), 40]
         until = time.monotonic() + WITHIN_S
         while group_lag(node, group) != {"0": "0"}:  # the next fetch skips the aborted records at the end
             assert time.monotonic() < until
-            take(0, reader)
+            accept(0, reader)
 
 
 def send_to_one(node: OttlaProcess, topic: str, number: int) -> None:

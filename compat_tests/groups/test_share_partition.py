@@ -143,7 +143,7 @@ class SharePartitionDriver:
         self.now = until
         return ""
 
-    def settle(self, how: str) -> str:
+    def complete(self, how: str) -> str:
         if self.held:
             changes = self.held.pop(0)
             complete_changes(self.share, changes, self.now, written=how == "ok")
@@ -227,7 +227,7 @@ class SharePartitionRandomTest:
         if dice < 0.91:
             return f"mode {rng.choice(['now', 'now', 'later' if self.defers else 'fail', 'fail'])}"
         if dice < 0.97:
-            return f"settle {rng.choice(['ok', 'ok', 'fail'])}"
+            return f"complete {rng.choice(['ok', 'ok', 'fail'])}"
         return f"log {self.ours.share.start_offset + rng.randrange(-1, 8)}"
 
     def acknowledgement(self) -> str:

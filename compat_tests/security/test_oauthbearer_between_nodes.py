@@ -26,7 +26,7 @@ from ottla.client.oauthbearer import CALLBACK_HANDLER_KEY, CALLBACK_HANDLERS, TO
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 MODULE = f"{PACKAGE}.OAuthBearerLoginModule required;"
-TAKES = f"{PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+VALIDATOR = f"{PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 LASTS_S = 6
 CREDENTIALS = "sasl.oauthbearer.client.credentials.client."
 
@@ -48,7 +48,7 @@ class OauthbearerCluster(SecureCluster):
             prefix = f"listener.name.{name}."
             out[prefix + "sasl.enabled.mechanisms"] = "OAUTHBEARER"
             out[prefix + "oauthbearer.sasl.jaas.config"] = MODULE
-            out[prefix + "oauthbearer.sasl.server.callback.handler.class"] = TAKES
+            out[prefix + "oauthbearer.sasl.server.callback.handler.class"] = VALIDATOR
             out[prefix + "oauthbearer." + CALLBACK_HANDLER_KEY] = CALLBACK_HANDLERS[0]
         own = {
             "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",

@@ -33,20 +33,20 @@ CompactedRecords = list[tuple[int, int, bytes | None, bytes | None]]
 
 def batches(seed: int, count: int) -> list[bytes]:
     """Yield batches with repeated keys, tombstones, codecs and idempotent producers, the same for every cluster."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     now = time.time_ns() // 10**6
     out, sequence = [], 0
     for number in range(count):
         items = []
-        for _ in range(chance.randint(1, 20)):
-            key = b"key-%d" % chance.randrange(400)
-            value = None if chance.random() < 0.1 else chance.randbytes(chance.randint(10, 700))
+        for _ in range(rng.randint(1, 20)):
+            key = b"key-%d" % rng.randrange(400)
+            value = None if rng.random() < 0.1 else rng.randbytes(rng.randint(10, 700))
             items.append(records.NewRecord(key, value, now - 1000 + number % 7, (("h", b"1"),)))
         idempotent = number % 3 == 0
         out.append(
             records.build_batch(
                 items,
-                codec=chance.choice(list(CompressionType)),
+                codec=rng.choice(list(CompressionType)),
                 **({"producer_id": 76 + seed, "producer_epoch": 0, "base_sequence": sequence} if idempotent else {}),
             )
         )

@@ -33,13 +33,12 @@ QUIET_S = 3
 
 def batches() -> list[bytes]:
     """Yield about 9 MB, from two hours old to new; some records have a timestamp out of order."""
-    chance, now = random.Random(5), time.time_ns() // 10**6
+    rng, now = random.Random(5), time.time_ns() // 10**6
     out = []
     for number in range(BATCHES):
         age = 2 * HOUR_MS - number * (2 * HOUR_MS - 30_000) // BATCHES
         items = [
-            records.NewRecord(b"k", chance.randbytes(1000), now - age - chance.choice((0, 0, 0, 600_000)))
-            for _ in range(10)
+            records.NewRecord(b"k", rng.randbytes(1000), now - age - rng.choice((0, 0, 0, 600_000))) for _ in range(10)
         ]
         out.append(records.build_batch(items))
     return out

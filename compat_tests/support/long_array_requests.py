@@ -107,7 +107,7 @@ def _struct(
         elif path and spec.name == path[0]:
             values[spec.name] = _on_path(spec, version, path[1:], count, kind, known)
         else:
-            values[spec.name] = _beside(spec, version, kind, number)
+            values[spec.name] = _other_field(spec, version, kind, number)
     return cls(**values)
 
 
@@ -129,7 +129,7 @@ def _element(spec: FieldSpec, version: int, kind: str, number: int | None, known
     return _scalar(spec.element, spec.name, kind, number)
 
 
-def _beside(spec: FieldSpec, version: int, kind: str, number: int | None) -> Any:
+def _other_field(spec: FieldSpec, version: int, kind: str, number: int | None) -> Any:
     """Return the value of a field that is not on the way to the long array."""
     if number is None and kind != "empty" and spec.name in FIXED_VALUES and not spec.is_array:
         value = FIXED_VALUES[spec.name]

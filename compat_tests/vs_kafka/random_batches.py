@@ -74,7 +74,7 @@ class RandomBatchGenerator:
         self._notes.append(label)
         return label
 
-    def _chance(self, probability: float, label: str) -> bool:
+    def _draw(self, probability: float, label: str) -> bool:
         if self.rng.random() < probability:
             self._note(label)
             return True
@@ -93,17 +93,17 @@ class RandomBatchGenerator:
 
     def _damaged(self, data: bytes) -> bytes:
         rng = self.rng
-        if self._chance(0.04, TRUNCATED):
+        if self._draw(0.04, TRUNCATED):
             data = data[: -rng.randint(1, min(len(data), rng.choice([3, 12, 2000])))]
-        elif self._chance(0.04, f"{TRUNCATED} to a few bytes"):
+        elif self._draw(0.04, f"{TRUNCATED} to a few bytes"):
             data = data[: rng.randrange(30)]
-        if data and self._chance(0.06, f"{CORRUPTED} at the beginning"):
+        if data and self._draw(0.06, f"{CORRUPTED} at the beginning"):
             at = rng.randrange(min(len(data), 24))
             data = data[:at] + bytes((rng.randrange(256),)) + data[at + 1 :]
-        if data and self._chance(0.03, f"{CORRUPTED} anywhere"):
+        if data and self._draw(0.03, f"{CORRUPTED} anywhere"):
             at = rng.randrange(len(data))
             data = data[:at] + bytes((rng.randrange(256),)) + data[at + 1 :]
-        if self._chance(0.08, TRAILING_BYTES):
+        if self._draw(0.08, TRAILING_BYTES):
             data += rng.choice(
                 [rng.randbytes(rng.randrange(1, 40)), bytes(rng.randrange(1, 40)), data[: rng.randrange(40)]]
             )
@@ -112,7 +112,7 @@ class RandomBatchGenerator:
     def _parts(self, data: bytes) -> list[bytes]:
         """Return the data in one part, or several that are compressed on their own."""
         rng = self.rng
-        if not self._chance(0.3, "several parts"):
+        if not self._draw(0.3, "several parts"):
             return [data]
         cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randint(1, 3)))
         if rng.random() < 0.3:
@@ -132,9 +132,9 @@ class RandomBatchGenerator:
         flags = 0
         for bit in (1, 2, 4, 8, 16):
             flags |= bit if rng.random() < 0.15 else 0
-        if self._chance(0.1, "reserved gzip flag"):
+        if self._draw(0.1, "reserved gzip flag"):
             flags |= rng.choice([32, 64, 128])
-        method = 7 if self._chance(0.04, "gzip method 7") else 8
+        method = 7 if self._draw(0.04, "gzip method 7") else 8
         head = bytes((0x1F, 0x8B, method, flags)) + rng.randbytes(6)
         if flags & 4:
             extra = rng.randbytes(rng.randrange(10))
@@ -143,12 +143,12 @@ class RandomBatchGenerator:
             if flags & bit:
                 head += b"n" * rng.choice([0, 1, 20, 400]) + b"\0"
         if flags & 2:
-            wrong = self._chance(0.2, "wrong gzip header checksum")
+            wrong = self._draw(0.2, "wrong gzip header checksum")
             head += struct.pack("<H", (zlib.crc32(head) & 0xFFFF) ^ wrong)
         packer = zlib.compressobj(rng.choice([0, 1, 6, 9]), zlib.DEFLATED, -15)
         body = packer.compress(data) + packer.flush()
-        crc = zlib.crc32(data) ^ self._chance(0.08, "wrong gzip checksum")
-        size = len(data) ^ self._chance(0.08, "wrong gzip size")
+        crc = zlib.crc32(data) ^ self._draw(0.08, "wrong gzip checksum")
+        size = len(data) ^ self._draw(0.08, "wrong gzip size")
         return head + body + struct.pack("<II", crc, size)
 
     # ---------------------------------------------------------------- snappy
@@ -158,26 +158,26 @@ class RandomBatchGenerator:
             self._note("raw")
             return bytes(snappy.compress(data))
         out = b"".join(self._stream(part) for part in self._parts(data))
-        return b"\x82SNAPPZ\x00" + out[8:] if self._chance(0.03, "other xerial magic") else out
+        return b"\x82SNAPPZ\x00" + out[8:] if self._draw(0.03, "other xerial magic") else out
 
     def _stream(self, data: bytes) -> bytes:
         rng = self.rng
         head = _XERIAL_HEADER
-        if self._chance(0.1, "other xerial version"):
+        if self._draw(0.1, "other xerial version"):
             head = XERIAL_MAGIC + struct.pack(">ii", rng.choice([-1, 0, 2, 9]), rng.choice([-1, 0, 1, 2]))
-        if self._chance(0.05, "xerial header twice"):
+        if self._draw(0.05, "xerial header twice"):
             head += _XERIAL_HEADER
         out = [head]
         step = rng.choice([1 << 20, 32 * 1024, 500])
         for at in range(0, len(data), step):
-            if self._chance(0.02, "empty snappy block"):
+            if self._draw(0.02, "empty snappy block"):
                 out.append(b"\0\0\0\1\0")
             block = snappy.compress(data[at : at + step])
             size = len(block)
-            if self._chance(0.005, "wrong snappy block size"):
+            if self._draw(0.005, "wrong snappy block size"):
                 size = rng.choice([-1, 0, size - 1, size + 1, 1 << 30])
             out += [struct.pack(">i", size), block]
-        if self._chance(0.04, "empty snappy block at the end"):
+        if self._draw(0.04, "empty snappy block at the end"):
             out.append(b"\0\0\0\1\0")
         return b"".join(out)
 
@@ -185,14 +185,14 @@ class RandomBatchGenerator:
 
     def _lz4(self, data: bytes) -> bytes:
         frames = [self._frame(part) for part in self._parts(data)]
-        if self._chance(0.04, "lz4 skippable frame"):
+        if self._draw(0.04, "lz4 skippable frame"):
             frames.insert(self.rng.randrange(len(frames) + 1), b"\x50\x2a\x4d\x18\x03\0\0\0abc")
         return b"".join(frames)
 
     def _frame(self, data: bytes) -> bytes:
         rng = self.rng
         if rng.random() < 0.25:
-            linked = self._chance(0.3, "written by liblz4 with linked blocks")
+            linked = self._draw(0.3, "written by liblz4 with linked blocks")
             return bytes(
                 lz4.frame.compress(
                     data,
@@ -205,34 +205,34 @@ class RandomBatchGenerator:
             )
         block_checksum, content_checksum = rng.random() < 0.3, rng.random() < 0.3
         flags = 0x60 | 0x10 * block_checksum | 4 * content_checksum
-        if self._chance(0.04, "other lz4 version or dependent blocks"):
+        if self._draw(0.04, "other lz4 version or dependent blocks"):
             flags ^= rng.choice([0x20, 0x40, 0x80, 0xC0])
-        if self._chance(0.04, "lz4 dictionary or reserved flag"):
+        if self._draw(0.04, "lz4 dictionary or reserved flag"):
             flags |= rng.choice([1, 2, 3])
         number = rng.choice([4, 5, 6, 7])
         descriptor = bytes((flags, number << 4))
-        if self._chance(0.05, "other lz4 block descriptor"):
+        if self._draw(0.05, "other lz4 block descriptor"):
             descriptor = bytes((flags, rng.choice([0x30, 0, 0xC0, 0x41, 0x48])))
-        if self._chance(0.3, "content size"):
-            wrong = self._chance(0.2, "wrong content size")
+        if self._draw(0.3, "content size"):
+            wrong = self._draw(0.2, "wrong content size")
             descriptor = bytes((flags | 8, descriptor[1])) + struct.pack("<Q", len(data) + wrong)
         checksum = compute_lz4_header_checksum(descriptor)
-        if self._chance(0.05, "wrong lz4 header checksum"):
+        if self._draw(0.05, "wrong lz4 header checksum"):
             checksum ^= rng.choice([1, 0x80])
-        if self._chance(0.05, "lz4 header checksum with the magic number"):
+        if self._draw(0.05, "lz4 header checksum with the magic number"):
             whole = LZ4_MAGIC + descriptor
             checksum = compute_lz4_header_checksum(whole) if len(whole) < 16 else 0
         out = [LZ4_MAGIC, descriptor, bytes((checksum,))]
         step = min(rng.choice([1 << 22, 64 * 1024, 3000]), 1 << 2 * number + 8)
         for at in range(0, len(data), step):
             out.append(self._block(data[at : at + step], number, checksum=block_checksum))
-        if "several parts" not in self._notes and self._chance(0.03, "empty lz4 block at the end"):
+        if "several parts" not in self._notes and self._draw(0.03, "empty lz4 block at the end"):
             out.append(b"\x01\0\0\0\x00" + (b"\xcf\x06\x8c\xcf"[:4] if block_checksum else b""))
-        out.append(b"\0\0\0\x80" if self._chance(0.05, "an empty plain lz4 block as end mark") else b"\0\0\0\0")
+        out.append(b"\0\0\0\x80" if self._draw(0.05, "an empty plain lz4 block as end mark") else b"\0\0\0\0")
         if content_checksum:
             right = lz4.frame.compress(data, content_checksum=True)[-4:]
-            out.append(bytes(4) if self._chance(0.2, "wrong lz4 content checksum") else right)
-        if self._chance(0.02, "no end mark"):
+            out.append(bytes(4) if self._draw(0.2, "wrong lz4 content checksum") else right)
+        if self._draw(0.02, "no end mark"):
             out = out[:-1]
         return b"".join(out)
 
@@ -242,7 +242,7 @@ class RandomBatchGenerator:
             data, block_linked=False, block_size=number, block_checksum=checksum, store_size=False
         )
         block = bytearray(whole[7:-4])
-        if checksum and self._chance(0.02, "wrong lz4 block checksum"):
+        if checksum and self._draw(0.02, "wrong lz4 block checksum"):
             block[-1] ^= 1
         return bytes(block)
 
@@ -251,7 +251,7 @@ class RandomBatchGenerator:
     def _zstd(self, data: bytes) -> bytes:
         frames = []
         for part in self._parts(data):
-            if self._chance(0.05, "skippable zstd frame"):
+            if self._draw(0.05, "skippable zstd frame"):
                 body = self.rng.randbytes(self.rng.choice([0, 3, 3000]))
                 frames.append(
                     bytes((0x50 | self.rng.randrange(16),)) + b"\x2a\x4d\x18" + struct.pack("<I", len(body)) + body
@@ -263,7 +263,7 @@ class RandomBatchGenerator:
         rng = self.rng
         if rng.random() < 0.4:
             window_log = rng.choice([10, 14, 20, 27])
-            if self._chance(0.2, "zstd window above 2^27 by libzstd"):
+            if self._draw(0.2, "zstd window above 2^27 by libzstd"):
                 window_log = rng.choice([28, 30])
             parameters = zstandard.ZstdCompressionParameters(
                 window_log=window_log,
@@ -288,21 +288,21 @@ class RandomBatchGenerator:
         if width == 1 and not 256 <= len(data) < 65_792:
             width = 2
         flags = width << 6 | 0x20 * single
-        if self._chance(0.05, "zstd reserved bit"):
+        if self._draw(0.05, "zstd reserved bit"):
             flags |= 8
-        if self._chance(0.05, "zstd unused bit"):
+        if self._draw(0.05, "zstd unused bit"):
             flags |= 0x10
         dictionary = b""
-        if self._chance(0.1, "zstd dictionary id"):
+        if self._draw(0.1, "zstd dictionary id"):
             kind = rng.choice([1, 2, 3])
             flags |= kind
             dictionary = rng.choice([bytes((0, 1, 2, 4)[kind]), rng.randbytes((0, 1, 2, 4)[kind])])
         exponent, mantissa = rng.choice([10, 13, 17]), rng.choice([0, 0, 1, 7])
-        if self._chance(0.25, "large zstd window"):
+        if self._draw(0.25, "large zstd window"):
             exponent, mantissa = rng.choice([16, 17, 17, 18, 20, 21, 22, 31]), rng.choice([0, 1])
         head = ZSTD_MAGIC + bytes((flags,))
         head += b"" if single else bytes((exponent << 3 | mantissa,))
-        size = len(data) + self._chance(0.05, "wrong zstd content size")
+        size = len(data) + self._draw(0.05, "wrong zstd content size")
         size -= 256 if width == 1 else 0
         field = {0: 1 if single else 0, 1: 2, 2: 4, 3: 8}[width]
         head += dictionary + (size & (1 << 8 * field) - 1).to_bytes(field, "little")
@@ -312,12 +312,12 @@ class RandomBatchGenerator:
         step = rng.choice([most, 500])
         parts = [data[at : at + step] for at in range(0, len(data), step)] or [b""]
         for number, part in enumerate(parts):
-            kind = 3 if self._chance(0.004, "reserved zstd block type") else 0
+            kind = 3 if self._draw(0.004, "reserved zstd block type") else 0
             last = number == len(parts) - 1
             if part and part == part[:1] * len(part):
                 out.append((len(part) << 3 | 1 << 1 | last).to_bytes(3, "little") + part[:1])
             else:
                 out.append((len(part) << 3 | kind << 1 | last).to_bytes(3, "little") + part)
-        if self._chance(0.02, "zstd without a last block"):
+        if self._draw(0.02, "zstd without a last block"):
             out[-1] = bytes((out[-1][0] & 0xFE,)) + out[-1][1:]
         return b"".join(out)

@@ -9,7 +9,7 @@ from compat_tests.support.jars import classpath, jars
 from compat_tests.vs_kafka.controller_random_test import ControllerRandomTest
 from compat_tests.vs_kafka.kafka_controller import KafkaControllerProcess
 
-LIVES = 60
+SEEDS = 60
 STEPS = 300
 
 
@@ -21,7 +21,7 @@ def test_controller_in_random_scenarios_equals_kafka(tmp_path: Path) -> None:
     kafka = KafkaControllerProcess(f"{tmp_path}:{classpath()}")
     decided = written = whole = 0
     try:
-        for seed in range(LIVES):
+        for seed in range(SEEDS):
             comparison = ControllerRandomTest(kafka, seed)
             comparison.run_steps(STEPS)
             decided, written, whole = (
@@ -31,6 +31,6 @@ def test_controller_in_random_scenarios_equals_kafka(tmp_path: Path) -> None:
             )
     finally:
         kafka.close()
-    assert decided > LIVES * STEPS / 2
-    assert written > LIVES * STEPS / 4
-    assert whole > LIVES * 0.7, "hardly any ends early"
+    assert decided > SEEDS * STEPS / 2
+    assert written > SEEDS * STEPS / 4
+    assert whole > SEEDS * 0.7, "hardly any ends early"

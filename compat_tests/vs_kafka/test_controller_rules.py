@@ -47,7 +47,7 @@ def run_kafka_rules(program: str, lines: list[str]) -> list[str]:
 class RandomPlacementCluster(NamedTuple):
     """Brokers as (id, rack, fenced), the request, and the constant result of the random generator."""
 
-    chance: float
+    random_value: float
     partitions: int
     factor: int
     brokers: list[tuple[int, str | None, bool]]
@@ -55,7 +55,7 @@ class RandomPlacementCluster(NamedTuple):
     @property
     def to_request_text(self) -> str:
         rows = ",".join(f"{i}:{rack or '-'}:{int(fenced)}" for i, rack, fenced in self.brokers)
-        return f"{self.chance!r} {self.partitions} {self.factor} {rows}"
+        return f"{self.random_value!r} {self.partitions} {self.factor} {rows}"
 
     def placement_text(self) -> str:
         brokers = {
@@ -63,7 +63,7 @@ class RandomPlacementCluster(NamedTuple):
             for i, rack, fenced in self.brokers
         }
         try:
-            placer = StripedReplicaPlacer(MetadataImage(brokers=brokers), self.factor, lambda: self.chance)
+            placer = StripedReplicaPlacer(MetadataImage(brokers=brokers), self.factor, lambda: self.random_value)
             return " ".join(",".join(map(str, placer.place_next())) for _ in range(self.partitions))
         except ProtocolError as error:
             return "".join(word.title() for word in error.code.name.split("_")) + "Exception"

@@ -231,12 +231,12 @@ def rates(port: int) -> dict[str, float]:
     part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=STEP_BYTES)
     wanted = f.FetchRequest(max_wait_ms=0, max_bytes=STEP_BYTES, topics=[f.FetchTopic("rates", partitions=[part])])
 
-    def take(peer: RawClient) -> int:
+    def fetch_step(peer: RawClient) -> int:
         answer = peer.call(ApiKey.FETCH, 12, wanted)
         return sum(len(row.records) for topic in answer.responses for row in topic.partitions)
 
     with ThreadPoolExecutor() as clients:
-        requested = {"brought": clients.submit(had, port, bring), "taken": clients.submit(had, port, take)}
+        requested = {"brought": clients.submit(had, port, bring), "taken": clients.submit(had, port, fetch_step)}
     return {name: rate.result() for name, rate in requested.items()}
 
 

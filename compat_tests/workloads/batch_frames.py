@@ -168,12 +168,12 @@ Ottla detects those where it decompresses records: in topics that are recompress
 
 def unusual_batch(kind: str, seed: int, size_bytes: int, timestamp: int) -> bytes:
     """Return a batch of about ``size_bytes`` before compression, in one of `FRAMES`."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     codec, pack = FRAMES[kind]
     count = max(2, size_bytes // 3000)
     rows = []
     for i in range(count):
-        value = bytes(chance.choices(b"abcdefghijklm", k=size_bytes // count))
+        value = bytes(rng.choices(b"abcdefghijklm", k=size_bytes // count))
         rows.append(NewRecord(b"k%d" % i, value, timestamp + i))
     return _packed(rows, codec, pack)
 

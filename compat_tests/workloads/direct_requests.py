@@ -49,12 +49,12 @@ def list_offsets(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> 
 
 def produce_batches(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> list[Any]:
     """Produce batches built here, so that both logs hold the same ones; return error code and base offset of each."""
-    chance = random.Random(step["seed"])
+    rng = random.Random(step["seed"])
     out = []
     for partition, count, size, codec in step["batches"]:
-        text = chance.randbytes(min(size, 4096)) or b""
+        text = rng.randbytes(min(size, 4096)) or b""
         rows = [
-            NewRecord(b"k%d" % i, (text * (size // max(len(text), 1) + 1))[:size], base_ms + chance.randrange(100_000))
+            NewRecord(b"k%d" % i, (text * (size // max(len(text), 1) + 1))[:size], base_ms + rng.randrange(100_000))
             for i in range(count)
         ]
         out.append(_produced(side, topic, partition, plain_batch(rows, codec)))

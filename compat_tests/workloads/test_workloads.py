@@ -20,7 +20,7 @@ from compat_tests.workloads.workload_generator import generate_workload
 
 SEEDS = os.environ.get("OTTLA_WORKLOADS", "")
 RESUME = os.environ.get("OTTLA_WORKLOADS_RESUME")
-PLANTED = bool(os.environ.get("OTTLA_WORKLOADS_PLANTED"))
+WITH_SEEDED_FAULTS = bool(os.environ.get("OTTLA_WORKLOADS_PLANTED"))
 PLANTED_SEEDS = 50
 SHORT_SEEDS = (3, 6, 7, 8, 16)
 """Seeds of CI: all clients, unusual frames, large messages, an open transaction, a topic deleted during a read."""
@@ -52,7 +52,7 @@ def test_drawn_workloads_read_the_same_as_on_kafka() -> None:
 
 
 @pytest.mark.xdist_group(__name__)
-@pytest.mark.skipif(not PLANTED, reason="part of a campaign: OTTLA_WORKLOADS_PLANTED=1")
+@pytest.mark.skipif(not WITH_SEEDED_FAULTS, reason="part of a campaign: OTTLA_WORKLOADS_PLANTED=1")
 @pytest.mark.parametrize("plant", WORKLOAD_FAULTS)
 def test_drawn_workloads_find_a_planted_fault(plant: str) -> None:
     with WorkloadCampaign(plant=plant) as stage:

@@ -101,7 +101,7 @@ def topic_config_error(values: Mapping[str, str | None]) -> str | None:
 
 
 def _partitions(
-    topic: CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
+    topic: CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, random: RandomFunction
 ) -> Job[list[PartitionRegistration]]:
     """Return the partitions of a topic to be created, by number, with manual or automatic replica assignment, as a job.
 
@@ -139,7 +139,7 @@ def _partitions(
         )
     count = defaults.num_partitions if count == -1 else count
     factor = defaults.replication_factor if factor == -1 else factor
-    return (yield from automatic_assignment(image, count, factor, chance))
+    return (yield from automatic_assignment(image, count, factor, random))
 
 
 def _configs(values: Mapping[str, str], image: MetadataImage) -> list[CreatableTopicConfigs]:

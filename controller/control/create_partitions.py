@@ -35,7 +35,7 @@ from ottla.wire.messages.create_partitions import (
 def _add_partitions(
     topic: CreatePartitionsTopic,
     image: MetadataImage,
-    chance: RandomFunction,
+    random: RandomFunction,
     max_partitions: int,
     charge_quota: ChargeQuota,
 ) -> Job[list[Message]]:
@@ -74,7 +74,7 @@ def _add_partitions(
         numbered = [(current + i, a.broker_ids) for i, a in enumerate(topic.assignments)]
         partitions = yield from manual_assignment(image, numbered, factor)
     else:
-        partitions = yield from automatic_assignment(image, extra, factor, chance)
+        partitions = yield from automatic_assignment(image, extra, factor, random)
     records: list[Message] = []
     for number, partition in enumerate(partitions, current):
         records.append(partition_record(known.id, number, partition))
@@ -87,7 +87,7 @@ def create_partitions(
     image: MetadataImage,
     request: CreatePartitionsRequest,
     version: int,
-    chance: RandomFunction,
+    random: RandomFunction,
     charge_quota: ChargeQuota = no_quota,
 ) -> ControllerResultSteps:
     """Return the records and response of CreatePartitions, as a job; one that is too large fails as a whole.
@@ -109,7 +109,7 @@ def create_partitions(
                 if is_again:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 records += yield from _add_partitions(
-                    topic, image, chance, MAX_RECORDS_PER_REQUEST - len(records), charge_quota
+                    topic, image, random, MAX_RECORDS_PER_REQUEST - len(records), charge_quota
                 )
             except ProtocolError as error:
                 code, message = error.code, error.message

@@ -139,14 +139,14 @@ def manual_assignment(
 
 
 def automatic_assignment(
-    image: MetadataImage, count: int, factor: int, chance: RandomFunction
+    image: MetadataImage, count: int, factor: int, random: RandomFunction
 ) -> Job[list[PartitionRegistration]]:
     """Return ``count`` new partitions, for each of which `StripedReplicaPlacer` chooses ``factor`` replicas, as a job.
 
     Raises:
         ProtocolError: INVALID_REPLICATION_FACTOR: too few usable brokers.
     """
-    placer = StripedReplicaPlacer(image, factor, chance)
+    placer = StripedReplicaPlacer(image, factor, random)
     made: list[PartitionRegistration] = []
     for number in range(count):
         replicas = placer.place_next()

@@ -21,15 +21,15 @@ RandomFunction = Callable[[], float]
 """Function that returns a random number in [0, 1)."""
 
 
-def random_index(chance: RandomFunction, count: int) -> int:
+def random_index(random: RandomFunction, count: int) -> int:
     """Return a random integer in [0, count)."""
-    return int(chance() * count)
+    return int(random() * count)
 
 
-def shuffle(items: MutableSequence[Any], chance: RandomFunction) -> None:
+def shuffle(items: MutableSequence[Any], random: RandomFunction) -> None:
     """Shuffle ``items`` in place."""
     for last in range(len(items) - 1, 0, -1):
-        other = random_index(chance, last + 1)
+        other = random_index(random, last + 1)
         items[last], items[other] = items[other], items[last]
 
 
@@ -49,9 +49,9 @@ class _BrokerList:
     ``next`` returns each broker once per partition (``epoch``), then None.
     """
 
-    def __init__(self, brokers: Iterable[int], chance: RandomFunction) -> None:
+    def __init__(self, brokers: Iterable[int], random: RandomFunction) -> None:
         self.brokers = sorted(brokers)
-        self._offset = random_index(chance, len(self.brokers)) if self.brokers else 0
+        self._offset = random_index(random, len(self.brokers)) if self.brokers else 0
         self._index = 0
         self._epoch = 0
 
@@ -74,9 +74,9 @@ class _RackBrokers:
     Another ``epoch`` (partition) starts again, as for `_BrokerList`.
     """
 
-    def __init__(self, brokers: list[RegisterBrokerRecord], chance: RandomFunction) -> None:
-        self.fenced = _BrokerList((b.broker_id for b in brokers if b.fenced), chance)
-        self.unfenced = _BrokerList((b.broker_id for b in brokers if not b.fenced), chance)
+    def __init__(self, brokers: list[RegisterBrokerRecord], random: RandomFunction) -> None:
+        self.fenced = _BrokerList((b.broker_id for b in brokers if b.fenced), random)
+        self.unfenced = _BrokerList((b.broker_id for b in brokers if not b.fenced), random)
 
     def next(self, epoch: int) -> int | None:
         found = self.unfenced.next(epoch)
@@ -96,7 +96,7 @@ class StripedReplicaPlacer:
         ProtocolError: INVALID_REPLICATION_FACTOR: too few usable brokers, or all are fenced.
     """
 
-    def __init__(self, image: MetadataImage, replication_factor: int, chance: RandomFunction) -> None:
+    def __init__(self, image: MetadataImage, replication_factor: int, random: RandomFunction) -> None:
         usable = [b for b in image.brokers.values() if is_usable_for_placement(b)]
         self._unfenced = sum(not b.fenced for b in usable)
         self._factor = replication_factor
@@ -110,10 +110,10 @@ class StripedReplicaPlacer:
                 f"{len(usable)} broker(s) are registered or some brokers have all their log directories cordoned.",
             )
         names = sorted({b.rack for b in usable}, key=lambda rack: (rack is not None, rack or ""))
-        self._racks = [_RackBrokers([b for b in usable if b.rack == name], chance) for name in names]
-        self._chance = chance
+        self._racks = [_RackBrokers([b for b in usable if b.rack == name], random) for name in names]
+        self._random = random
         self._epoch = 0
-        self._offset = random_index(chance, len(self._racks))
+        self._offset = random_index(random, len(self._racks))
 
     def place_next(self) -> list[int]:
         """Return the broker ids of the next partition's replicas; the first (preferred leader) is unfenced."""
@@ -140,8 +140,8 @@ class StripedReplicaPlacer:
         return replicas
 
     def _shuffle(self) -> None:
-        shuffle(self._racks, self._chance)
+        shuffle(self._racks, self._random)
         for rack in self._racks:
-            shuffle(rack.fenced.brokers, self._chance)
-            shuffle(rack.unfenced.brokers, self._chance)
+            shuffle(rack.fenced.brokers, self._random)
+            shuffle(rack.unfenced.brokers, self._random)
         self._epoch = 0

@@ -214,8 +214,8 @@ class ControllerQuorum:
     async def _run_node(self, member: ControllerQuorumNode) -> None:
         member.env = ControllerTestEnv(member.disk, self._ids)
         member.env.net = QuorumNetwork(self, member.node_id)
-        chance = random.Random(f"{member.node_id} {member.incarnation}")
-        member.env.random = chance.random  # type: ignore[method-assign]
+        rng = random.Random(f"{member.node_id} {member.incarnation}")
+        member.env.random = rng.random  # type: ignore[method-assign]
         here = member.node_id if member.moved_to is None else member.moved_to
         endpoints = (endpoint(here),) if member.votes or member.may_vote else ()
         bootstrap = () if self.static else self.bootstrap

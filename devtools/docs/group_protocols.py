@@ -148,7 +148,7 @@ def records() -> list[str]:
             states.append(letters.get(now.state, "archived") + f" x{now.delivery_count}")
         out.append(f"{label:<38} | start {held.start_offset}: " + ", ".join(states))
 
-    def take(member: str, now_ms: int) -> None:
+    def acquire(member: str, now_ms: int) -> None:
         acquire_records(
             held, AcquireRequest(member, 100, 100), FetchedOffsets(held.next_fetch_offset(), [(0, 3)]), now_ms
         )
@@ -159,16 +159,16 @@ def records() -> list[str]:
         )
         ack.complete_changes(held, changes, now_ms, written=True)
 
-    take("a", 0)
+    acquire("a", 0)
     show("a: ShareFetch")
     text_of("a", (0, 0, [1]), (2, 2, [2]), now_ms=1)
     show("a: accepts 0, releases 2")
-    take("b", 2)
+    acquire("b", 2)
     show("b: ShareFetch")
     ack.expire_locks(held, LOCK_MS + 1)
     held.advance_start_offset()
     show("acquisition locks of a expire")
-    take("b", LOCK_MS + 2)
+    acquire("b", LOCK_MS + 2)
     text_of("b", (1, 1, [1]), (2, 2, [1]), (3, 3, [2]), now_ms=LOCK_MS + 3)
     show("b: ShareFetch, accepts 1 2, releases 3")
     return out

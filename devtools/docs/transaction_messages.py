@@ -141,7 +141,7 @@ def trace_messages() -> list[str]:
     run = TransactionTrace()
     call = Channel.call
 
-    async def noted(self: Any, request: Any, version: int | None = None) -> Any:
+    async def traced_call(self: Any, request: Any, version: int | None = None) -> Any:
         text = describe_request(request)
         if text is None:
             return await call(self, request, version)
@@ -151,7 +151,7 @@ def trace_messages() -> list[str]:
         return answer
 
     planted: Any = Channel
-    planted.call = noted
+    planted.call = traced_call
     run.simulation.run(run.run)
     # Concurrent messages have one order: responses to the producer, then requests, then their responses.
     order = {"n3 -> producer": 0, "n3 -> n1": 1, "n3 -> n2": 2, "n1 -> n3": 3, "n2 -> n3": 4}

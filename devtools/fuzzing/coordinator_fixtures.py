@@ -62,7 +62,7 @@ RETENTION = {
 ABORT = EndTransactionMarker(ControlRecordType.ABORT, 1)
 
 
-def _stage(topic: str, **settings: str) -> HandlerFixture:
+def _handler_fixture(topic: str, **settings: str) -> HandlerFixture:
     stage = HandlerFixture(**settings)
     stage.hosted.host(topic, partitions=2)
     for name in ("t", "u"):
@@ -103,7 +103,7 @@ def group_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
 
     ``nursery``: for tasks of the share partition manager.
     """
-    stage = _stage(OFFSETS_TOPIC, **RETENTION)
+    stage = _handler_fixture(OFFSETS_TOPIC, **RETENTION)
     env: Any = stage.env
     timers = Timers(env)
     coordinator = GroupCoordinator(env, stage.config, timers, _failed, lambda: stage.hosted.image)
@@ -158,7 +158,7 @@ def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
 
     It writes markers to "t" and "u". All transactional ids are in partition 0. ``nursery`` is not used.
     """
-    stage = _stage(TRANSACTIONS_TOPIC, transactional_id_expiration_ms="60000")
+    stage = _handler_fixture(TRANSACTIONS_TOPIC, transactional_id_expiration_ms="60000")
     env: Any = stage.env
     timers, ids = Timers(env), ProducerIdSequence()
 
@@ -204,7 +204,7 @@ def share_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     Neither is started. The leader reads and writes the state of its share partitions by this coordinator; ``nursery``
     runs its tasks.
     """
-    stage = _stage(SHARE_TOPIC)
+    stage = _handler_fixture(SHARE_TOPIC)
     for number in range(3):
         replica = stage.hosted.replicas["t", number]
         replica.append(bytearray(r.build_batch([r.NewRecord(b"k", b"v", 0)] * 9)), 0, AppendOrigin.CLIENT)

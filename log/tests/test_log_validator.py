@@ -38,7 +38,7 @@ PLAIN = LogConfig()
 WHOLE = replace(PLAIN, validate_records=True)
 COMPACT = replace(PLAIN, compact=True, delete=False)
 APPEND_TIME = replace(PLAIN, log_append_time=True)
-TAKEN, INVALID, CORRUPT, UNKNOWN = (
+VALID, INVALID, CORRUPT, UNKNOWN = (
     ErrorCode.NONE,
     ErrorCode.INVALID_RECORD,
     ErrorCode.CORRUPT_MESSAGE,
@@ -81,12 +81,12 @@ def outcome(raw: bytes, settings: LogConfig = PLAIN) -> tuple[ErrorCode, Partiti
     except ProtocolError as error:
         assert (log.log_end_offset, log.size_bytes) == (0, 0)
         return error.code, log
-    return TAKEN, log
+    return VALID, log
 
 
 FRAMES: list[tuple[str, bytes, ErrorCode]] = [
     # ByteBufferLogInputStream.nextBatchSize, ProduceRequest.validateRecords
-    ("a whole batch", good(), TAKEN),
+    ("a whole batch", good(), VALID),
     ("magic 9", poked(good(), 16, 9), CORRUPT),
     ("magic -1", poked(good(), 16, 255), CORRUPT),
     ("magic 3", poked(good(), 16, 3), CORRUPT),
@@ -94,10 +94,10 @@ FRAMES: list[tuple[str, bytes, ErrorCode]] = [
     ("magic 0", poked(good(), 16, 0), INVALID),
     *((f"{size} bytes", good()[:size], INVALID) for size in (0, 5, 11, 12, 16, 17, 26, 60, 61)),
     ("its last byte missing", good()[:-1], INVALID),
-    ("11 bytes behind it", good() + bytes(11), TAKEN),
+    ("11 bytes behind it", good() + bytes(11), VALID),
     ("12 zeros behind it", good() + bytes(12), CORRUPT),
-    ("17 bytes behind it that could become a batch", good() + sized(200)[:17], TAKEN),
-    ("16 bytes behind it that could become a batch", good() + sized(200)[:16], TAKEN),
+    ("17 bytes behind it that could become a batch", good() + sized(200)[:17], VALID),
+    ("16 bytes behind it that could become a batch", good() + sized(200)[:16], VALID),
     ("17 bytes behind it of magic 3", good() + poked(sized(200), 16, 3)[:17], CORRUPT),
     ("another batch behind it", good() + good(), INVALID),
     *((f"length {length}", sized(length), CORRUPT) for length in (-(2**31), -12, -1, 0, 13, 14, 48)),
@@ -113,7 +113,7 @@ def test_append_invalid_frame_returns_kafkas_error_code(case: str, raw: bytes, c
 
 def test_append_ignores_bytes_after_the_batch() -> None:
     code, log = outcome(good() + bytes(11))
-    assert code is TAKEN
+    assert code is VALID
     assert log.size_bytes == len(good())
 
 
@@ -123,17 +123,17 @@ HEADERS: list[tuple[str, bytes, ErrorCode]] = [
     ("base offset -1", changed(good(), base_offset=-1), INVALID),
     ("codec 5", changed(good(), attributes=5), UNKNOWN),
     ("codec 7", changed(good(), attributes=7), UNKNOWN),
-    ("attribute bit 7", changed(good(), attributes=0x80), TAKEN),
-    ("a delete horizon", changed(good(), attributes=0x40), TAKEN),
+    ("attribute bit 7", changed(good(), attributes=0x80), VALID),
+    ("a delete horizon", changed(good(), attributes=0x40), VALID),
     ("control", changed(good(), attributes=CONTROL_BIT), INVALID),
     ("no records", changed(good(), records_count=0, last_offset_delta=-1), INVALID),
     ("less than no records", changed(good(), records_count=-1, last_offset_delta=-2), INVALID),
     ("one more than offsets", changed(good(), records_count=4), INVALID),
     ("one less than offsets", changed(good(), records_count=2), INVALID),
     ("a producer and no sequence", changed(good(), producer_id=0, producer_epoch=0), INVALID),
-    ("a producer and sequence 0", changed(good(), producer_id=0, producer_epoch=0, base_sequence=0), TAKEN),
-    ("a sequence and no producer", changed(good(), base_sequence=7), TAKEN),
-    ("an epoch of the leader's", changed(good(), partition_leader_epoch=9), TAKEN),
+    ("a producer and sequence 0", changed(good(), producer_id=0, producer_epoch=0, base_sequence=0), VALID),
+    ("a sequence and no producer", changed(good(), base_sequence=7), VALID),
+    ("an epoch of the leader's", changed(good(), partition_leader_epoch=9), VALID),
 ]
 
 
@@ -160,14 +160,14 @@ CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
     ("a byte too few", changed(good(1), ONE[:-1]), INVALID, INVALID),
     ("a byte too many", changed(good(1), ONE + b"\x00"), INVALID, INVALID),
     ("more behind the only record", changed(good(1), ONE + ONE), INVALID, INVALID),
-    ("fewer than there are", changed(good(), records_count=2, last_offset_delta=1), TAKEN, INVALID),
-    ("only the first of three", changed(good(), ONE + bytes(20)), TAKEN, INVALID),
+    ("fewer than there are", changed(good(), records_count=2, last_offset_delta=1), VALID, INVALID),
+    ("only the first of three", changed(good(), ONE + bytes(20)), VALID, INVALID),
     ("a size of 0", one(0, 0), INVALID, INVALID),
     ("a size of -1", one(0, 1), INVALID, INVALID),
     ("a size of -5, positively a fit", one(0, 17), INVALID, INVALID),
     ("a size that is cut off", changed(good(1), b"\xff" * 9), INVALID, INVALID),
     ("a size that never ends", changed(good(1), b"\xff" * 11), INVALID, INVALID),
-    ("a size in two bytes, and all there", good(1, value=bytes(100)), TAKEN, TAKEN),
+    ("a size in two bytes, and all there", good(1, value=bytes(100)), VALID, VALID),
     (
         "a size in two bytes, one too many",
         changed(good(1), body_of(good(1, value=bytes(100))) + b"x"),
@@ -175,18 +175,18 @@ CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
         INVALID,
     ),
     ("a size in two bytes, one too few", changed(good(1), body_of(good(1, value=bytes(100)))[:-1]), INVALID, INVALID),
-    ("an attribute", one(1, 1), TAKEN, TAKEN),
-    ("an offset delta of 2", one(3, 4), TAKEN, TAKEN),
+    ("an attribute", one(1, 1), VALID, VALID),
+    ("an offset delta of 2", one(3, 4), VALID, VALID),
     ("a key of 63 bytes", one(4, 126), INVALID, INVALID),
     ("a key of 4 bytes", one(4, 8), INVALID, INVALID),
     ("a key of 3 bytes, and no room for a value", one(4, 6), INVALID, INVALID),
-    ("a key of 2 bytes, and no room for the value", one(4, 4), TAKEN, INVALID),
+    ("a key of 2 bytes, and no room for the value", one(4, 4), VALID, INVALID),
     ("a key of -2 bytes", one(4, 3), INVALID, INVALID),
-    ("a key of none, and bytes of it", one(4, 1), TAKEN, INVALID),
-    ("a value of 2 bytes", one(6, 4), TAKEN, INVALID),
-    ("a value of -2 bytes", one(6, 3), TAKEN, INVALID),
-    ("one header", one(8, 2), TAKEN, INVALID),
-    ("-1 headers", one(8, 1), TAKEN, INVALID),
+    ("a key of none, and bytes of it", one(4, 1), VALID, INVALID),
+    ("a value of 2 bytes", one(6, 4), VALID, INVALID),
+    ("a value of -2 bytes", one(6, 3), VALID, INVALID),
+    ("one header", one(8, 2), VALID, INVALID),
+    ("-1 headers", one(8, 1), VALID, INVALID),
     *(
         (f"{codec.name} {label}", changed(good(codec=codec), body), code, whole)
         for codec in (CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD)
@@ -194,14 +194,14 @@ CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
             ("garbage", b"\x07garbage garbage garbage", UNKNOWN, UNKNOWN),
             ("nothing", b"", *((INVALID, INVALID) if codec is CompressionType.ZSTD else (UNKNOWN, UNKNOWN))),
             # which is a possible beginning of raw snappy data
-            ("records as they are", body_of(good()), TAKEN if codec is CompressionType.SNAPPY else UNKNOWN, UNKNOWN),
-            ("of garbage", compress(codec, b"\x07garbage garbage garbage"), TAKEN, INVALID),
-            ("and more within", compress(codec, body_of(good()) + b"zz"), TAKEN, INVALID),
-            ("of two records for three", compress(codec, body_of(good(2))), TAKEN, INVALID),
+            ("records as they are", body_of(good()), VALID if codec is CompressionType.SNAPPY else UNKNOWN, UNKNOWN),
+            ("of garbage", compress(codec, b"\x07garbage garbage garbage"), VALID, INVALID),
+            ("and more within", compress(codec, body_of(good()) + b"zz"), VALID, INVALID),
+            ("of two records for three", compress(codec, body_of(good(2))), VALID, INVALID),
         )
     ),
     *(
-        (f"{codec.name} and more behind", changed(good(codec=codec), body_of(good(codec=codec)) + b"zz"), TAKEN, TAKEN)
+        (f"{codec.name} and more behind", changed(good(codec=codec), body_of(good(codec=codec)) + b"zz"), VALID, VALID)
         for codec in (CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4)
     ),
 ]
@@ -221,21 +221,21 @@ AGED = replace(PLAIN, timestamp_before_max_ms=10)
 UNTIMELY = ErrorCode.INVALID_TIMESTAMP
 # (name, settings, batch, code, rejected records, attributes and timestamps of the written batch: base, max)
 TIMES: list[tuple[str, LogConfig, bytes, ErrorCode, list[int], tuple[int, int, int] | None]] = [
-    ("create time", PLAIN, good(), TAKEN, [], (0, NOW, NOW)),
-    ("an hour ahead", PLAIN, good(time_ms=LATE - 1), TAKEN, [], (0, LATE - 1, LATE - 1)),
+    ("create time", PLAIN, good(), VALID, [], (0, NOW, NOW)),
+    ("an hour ahead", PLAIN, good(time_ms=LATE - 1), VALID, [], (0, LATE - 1, LATE - 1)),
     ("later than that", PLAIN, good(2, time_ms=LATE), UNTIMELY, [0, 1], None),
-    ("no time", PLAIN, good(time_ms=-1), TAKEN, [], (0, -1, -1)),
-    ("1970", PLAIN, good(time_ms=0), TAKEN, [], (0, 0, 0)),
-    ("old", AGED, good(time_ms=NOW - 10), TAKEN, [], (0, NOW - 10, NOW - 10)),
+    ("no time", PLAIN, good(time_ms=-1), VALID, [], (0, -1, -1)),
+    ("1970", PLAIN, good(time_ms=0), VALID, [], (0, 0, 0)),
+    ("old", AGED, good(time_ms=NOW - 10), VALID, [], (0, NOW - 10, NOW - 10)),
     ("too old", AGED, good(1, time_ms=NOW - 11), UNTIMELY, [0], None),
-    ("no age", AGED, good(time_ms=-1), TAKEN, [], (0, -1, -1)),
-    ("a lie believed", PLAIN, changed(good(time_ms=5), max_timestamp=9), TAKEN, [], (0, 5, 9)),
-    ("a lie put right", WHOLE, changed(good(time_ms=5), max_timestamp=9), TAKEN, [], (0, 5, 5)),
-    ("a claim to be without time", WHOLE, changed(good(time_ms=5), max_timestamp=-1), TAKEN, [], (0, 5, 5)),
-    ("the topic's time", APPEND_TIME, good(time_ms=5), TAKEN, [], (LAT, 5, NOW)),
-    ("however late", APPEND_TIME, good(time_ms=LATE), TAKEN, [], (LAT, LATE, NOW)),
+    ("no age", AGED, good(time_ms=-1), VALID, [], (0, -1, -1)),
+    ("a lie believed", PLAIN, changed(good(time_ms=5), max_timestamp=9), VALID, [], (0, 5, 9)),
+    ("a lie put right", WHOLE, changed(good(time_ms=5), max_timestamp=9), VALID, [], (0, 5, 5)),
+    ("a claim to be without time", WHOLE, changed(good(time_ms=5), max_timestamp=-1), VALID, [], (0, 5, 5)),
+    ("the topic's time", APPEND_TIME, good(time_ms=5), VALID, [], (LAT, 5, NOW)),
+    ("however late", APPEND_TIME, good(time_ms=LATE), VALID, [], (LAT, LATE, NOW)),
     # LogValidator.validateTimestamp: LogAppendTime claimed by a client
-    ("claimed", PLAIN, changed(good(time_ms=5), attributes=LAT, max_timestamp=9), TAKEN, [], (0, 5, 9)),
+    ("claimed", PLAIN, changed(good(time_ms=5), attributes=LAT, max_timestamp=9), VALID, [], (0, 5, 9)),
     ("claimed, too late", PLAIN, changed(good(2), attributes=LAT, max_timestamp=LATE), UNTIMELY, [0, 1], None),
     ("claimed, no time", PLAIN, changed(good(2), attributes=LAT, max_timestamp=-1), UNTIMELY, [0, 1], None),
     ("claimed where it is the topic's", APPEND_TIME, changed(good(1), attributes=LAT), UNTIMELY, [0], None),
@@ -305,13 +305,13 @@ def test_append_size_limits_are_checked_in_kafkas_order() -> None:
     assert outcome(good(1, value=bytes(500 - 69)), settings)[0] is ErrorCode.MESSAGE_TOO_LARGE
     exact = good(1, value=bytes(500 - 71))
     assert len(exact) == 500
-    assert outcome(exact, settings)[0] is TAKEN
+    assert outcome(exact, settings)[0] is VALID
     assert outcome(poked(good(1, value=bytes(500)), 70, 1), settings)[0] is ErrorCode.MESSAGE_TOO_LARGE, (
         "size is checked before the CRC"
     )
     of_segment = replace(settings, segment_bytes=499)
     assert outcome(exact, of_segment)[0] is ErrorCode.RECORD_LIST_TOO_LARGE
-    assert outcome(exact, replace(settings, segment_bytes=500))[0] is TAKEN
+    assert outcome(exact, replace(settings, segment_bytes=500))[0] is VALID
     log = new_log(memory_disk().session(), of_segment)
     with pytest.raises(ProtocolError) as caught:
         log.append_as_leader(bytearray(exact), 0, NOW, AppendOrigin.COORDINATOR)
@@ -364,7 +364,7 @@ def test_needs_record_validation_depends_on_topic_and_header(
 def test_append_linked_lz4_blocks_raises_unknown_server_error() -> None:
     """A Java consumer rejects such a batch: "Dependent block stream is unsupported"."""
     plain = good(value=bytes(range(256)) * 300)
-    for linked, code in ((True, UNKNOWN), (False, TAKEN)):
+    for linked, code in ((True, UNKNOWN), (False, VALID)):
         body = lz4.frame.compress(body_of(plain), block_size=4, block_linked=linked)
         for settings in (PLAIN, WHOLE, COMPACT, replace(PLAIN, compression_type=CompressionType.GZIP)):
             assert outcome(changed(plain, body, attributes=CompressionType.LZ4), settings)[0] is code

@@ -26,17 +26,17 @@ from ottla.log.tests.log_fixtures import (
 
 def random_history(seed: int) -> PartitionLog:
     """Return a log of producers with and without transactions, some of them open, over several segments."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     log = new_log(memory_disk().session())
     sequences, open_ids = dict.fromkeys(range(1, 6), 0), set[int]()
     for _ in range(60):
-        pid = chance.randrange(0, 6)
-        if chance.random() < 0.1:
+        pid = rng.randrange(0, 6)
+        if rng.random() < 0.1:
             log.roll(NOW)
         if pid == 0:
-            append_committed(log, make_batch(0, chance.randrange(1, 4)))
-        elif pid in open_ids and chance.random() < 0.4:
-            append_committed(log, make_marker(pid, chance.randrange(2)))
+            append_committed(log, make_batch(0, rng.randrange(1, 4)))
+        elif pid in open_ids and rng.random() < 0.4:
+            append_committed(log, make_marker(pid, rng.randrange(2)))
             open_ids.discard(pid)
         else:
             append_committed(

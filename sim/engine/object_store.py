@@ -148,7 +148,7 @@ class SimStoreSession:
         self._store = store
         self._process = process
 
-    def _chance(self, share: float) -> bool:
+    def _draw(self, share: float) -> bool:
         return share > 0 and self._store.rng.random() < share
 
     def _enter(self, operation: str, name: str) -> None:
@@ -161,15 +161,15 @@ class SimStoreSession:
         """
         store, faults = self._store, self._store.faults
         store.calls += 1
-        seconds = store.rng.random() * (faults.slow_s if self._chance(faults.slow) else CALL_S)
+        seconds = store.rng.random() * (faults.slow_s if self._draw(faults.slow) else CALL_S)
         down = store.simulation.now_s() < faults.down_until_s
         _pause(self._process, faults.timeout_s if down else seconds)
         store.simulation.trace_event(f"store {operation} {name}")
         if down:
             raise RetriableRemoteStorageError(f"simulated timeout: {operation} {name}")
-        if self._chance(faults.failing):
+        if self._draw(faults.failing):
             raise RetriableRemoteStorageError(f"simulated server error: {operation} {name}")
-        if self._chance(faults.denied):
+        if self._draw(faults.denied):
             raise RemoteStorageError(f"simulated denial: {operation} {name}")
 
     def _leave(self, operation: str, name: str) -> None:
@@ -180,7 +180,7 @@ class SimStoreSession:
             ProcessKilled: the process ended meanwhile.
         """
         _pause(self._process, self._store.rng.random() * CALL_S)
-        if self._chance(self._store.faults.lost_response):
+        if self._draw(self._store.faults.lost_response):
             raise RetriableRemoteStorageError(f"simulated loss of the response: {operation} {name}")
 
     def put(self, name: str, chunks: Iterator[bytes], minimum_bytes: int) -> None:
@@ -199,12 +199,12 @@ class SimStoreSession:
                 received.append(bytes(chunk))
             self._enter("complete", name)
         except RemoteStorageError:
-            if not self._chance(store.faults.unfinished):
+            if not self._draw(store.faults.unfinished):
                 store.uploads.pop(number)
             raise
         store.uploads.pop(number)
         data = b"".join(received)
-        if self._chance(store.faults.truncated):
+        if self._draw(store.faults.truncated):
             data = data[: int(store.rng.random() * len(data))]
         store.objects[name] = data
         store.modified_s[name] = store.simulation.now_s()
@@ -217,7 +217,7 @@ class SimStoreSession:
         if start >= len(data) and end > start:
             raise CorruptRemoteSegmentError(f"object is truncated: {name} (no byte at {start})")
         found = data[start:end]
-        if found and self._chance(self._store.faults.damaged):
+        if found and self._draw(self._store.faults.damaged):
             at = int(self._store.rng.random() * len(found))
             return found[:at] + bytes([found[at] ^ 0x10]) + found[at + 1 :]
         return found

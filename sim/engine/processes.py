@@ -174,11 +174,11 @@ class SimProcess:
         async def run() -> None:
             outcome.append(await child.in_thread(main))
 
-        async def life() -> None:
+        async def run_child() -> None:
             await child.run_until_end(run)
             over.set()
 
-        self.simulation.start_soon(life)
+        self.simulation.start_soon(run_child)
         try:
             await over.wait()
         except trio.Cancelled:

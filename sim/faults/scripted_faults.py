@@ -63,7 +63,7 @@ class ScriptedFaults:
             until_s: time of the last kill.
         """
         self._simulation = simulation
-        self._chance = random.Random(f"scenes {seed}")
+        self._rng = random.Random(f"scenes {seed}")
         self._voters = voters
         self._lifecycles = lives
         self._living = living
@@ -73,11 +73,11 @@ class ScriptedFaults:
     async def run(self) -> None:
         """Run random scripts, one after the other, until cancelled; none starts near the time of the last kill."""
         while True:
-            await trio.sleep(REST_S * (0.5 + self._chance.random()))
+            await trio.sleep(REST_S * (0.5 + self._rng.random()))
             leader = self._leader()
             if leader is not None and self._simulation.now_s() < self._until_s - BEHIND_S:
                 later = [] if self._voters is None else [self._forgotten, self._hurried]
-                scene = self._chance.choice([self._older, *later])
+                scene = self._rng.choice([self._older, *later])
                 await scene(*leader)
 
     def _leader(self) -> tuple[int, Any] | None:
@@ -95,10 +95,10 @@ class ScriptedFaults:
 
     async def _forgotten(self, leader: int, raft: Any) -> None:
         others = [v.id for v in raft.machine.voters.current if v.id != leader]
-        behind, lost = self._chance.sample(others, 2)
+        behind, lost = self._rng.sample(others, 2)
         self._simulation.trace_event(f"scene: n{behind} falls behind, n{lost} loses its disk, n{leader} is alone")
         self._cut([behind], BEHIND_S)
-        await trio.sleep(BEHIND_S * (0.5 + self._chance.random() / 2))
+        await trio.sleep(BEHIND_S * (0.5 + self._rng.random() / 2))
         process = self._lifecycles[lost].process
         if process is None or process.dead or self._simulation.now_s() >= self._until_s:
             return
@@ -111,13 +111,13 @@ class ScriptedFaults:
         await trio.sleep(ALONE_S)
 
     async def _older(self, old: int, raft: Any) -> None:
-        others = self._chance.sample([v.id for v in raft.machine.voters.current if v.id != old], 2)
+        others = self._rng.sample([v.id for v in raft.machine.voters.current if v.id != old], 2)
         if len(raft.machine.voters.current) != 3:
             return
         self._simulation.trace_event(f"scene: n{old} has records that nobody has, and comes back with them")
         self.played += 1
         self._cut([old], ALONE_S)
-        await trio.sleep(BEHIND_S * (0.5 + self._chance.random() / 2))
+        await trio.sleep(BEHIND_S * (0.5 + self._rng.random() / 2))
         self._kill(old)
         if not await self._until(lambda: any(self._is(one, RaftLeaderState) for one in others)):
             return

@@ -105,7 +105,7 @@ class ClusterStopPolicy(StopPolicy):
         self._cluster = cluster
         self._weak: str | None = None
         self._epoch_then = -1
-        self._chance = random.Random(f"disks {cluster.simulation.seed}")
+        self._rng = random.Random(f"disks {cluster.simulation.seed}")
 
     def may_stop_uncleanly(self, host: str) -> bool:
         """Return False while the disk of another broker is being refilled. Controllers sync all their data."""
@@ -134,7 +134,7 @@ class ClusterStopPolicy(StopPolicy):
         paths = fault_plan.dirs.split(",")
         if "metadata.log.dir" not in fault_plan.settings:
             del paths[0]
-        return [path for path in paths if self._chance.random() < REPLACED_DISK_SHARE]
+        return [path for path in paths if self._rng.random() < REPLACED_DISK_SHARE]
 
     def _is_back(self) -> bool:
         assert self._weak is not None

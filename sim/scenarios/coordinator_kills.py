@@ -58,7 +58,7 @@ class CoordinatorKiller:
         self._lifecycles = lives
         self._is_full = is_full
         self._most = most
-        self._chance = random.Random(f"kills {simulation.seed}")
+        self._rng = random.Random(f"kills {simulation.seed}")
         self.kills = 0
         self.slowest_s = 0.0
         """Longest time from the loading of a group to the first heartbeat of a member."""
@@ -69,11 +69,11 @@ class CoordinatorKiller:
         A cluster that is not ready within `MAX_WAIT_S` is reported as ``stuck`` and ends the kills.
         """
         while self.kills < self._most:
-            await trio.sleep(PAUSE_S * (0.5 + self._chance.random()))
+            await trio.sleep(PAUSE_S * (0.5 + self._rng.random()))
             if not await self._wait_for(MAX_WAIT_S, self._is_cluster_ready):
                 self._simulation.ledger.report_violation("stuck", f"before kill {self.kills + 1}")
                 return
-            await self._kill(self._chance.choice(self._groups.names))
+            await self._kill(self._rng.choice(self._groups.names))
 
     def _is_cluster_ready(self) -> bool:
         since = self._simulation.now_s() - RECOVERY_TIMEOUT_S

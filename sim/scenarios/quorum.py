@@ -199,10 +199,10 @@ class QuorumScenario:
         self.names = [f"n{i}" for i in range(1, nodes + 1)]
         voters = tuple((i, ListenerEndpoint(LISTENER, f"n{i}", CONTROLLER_PORT)) for i in range(1, nodes + 1))
         guard = UnrestrictedStopPolicy(simulation, self.fault_plan)
-        self._chance = random.Random(f"dark {seed}")
-        self._cuts_all_power = len(self.names) > 1 and self._chance.random() < ALL_POWER_CUT_SHARE
+        self._rng = random.Random(f"dark {seed}")
+        self._cuts_all_power = len(self.names) > 1 and self._rng.random() < ALL_POWER_CUT_SHARE
         self._invariants = ClusterInvariants(simulation, self.live_nodes)
-        dynamic = len(self.names) > 1 and self._chance.random() < DYNAMIC_SHARE
+        dynamic = len(self.names) > 1 and self._rng.random() < DYNAMIC_SHARE
         hosts = {number: simulation.host(f"n{number}") for number, _ in voters}
         fixed = StaticVoters(simulation, seed, hosts, self.live_nodes)
         staged = uses_scripted_faults(seed, len(self.names))
@@ -265,12 +265,12 @@ class QuorumScenario:
 
     def _on_vote(self) -> None:
         """Start a power cut of all nodes after a granted vote, which must be durable; at random, not in all runs."""
-        if self._cuts_all_power and self._chance.random() < ALL_POWER_CUT_SHARE:
+        if self._cuts_all_power and self._rng.random() < ALL_POWER_CUT_SHARE:
             self.simulation.start_soon(self._cut_all_power)
 
     async def _cut_all_power(self) -> None:
         """Cut the power of all hosts after a random delay below `ALL_POWER_CUT_DELAY_S`, unless the faults are over."""
-        await trio.sleep(self._chance.random() * ALL_POWER_CUT_DELAY_S)
+        await trio.sleep(self._rng.random() * ALL_POWER_CUT_DELAY_S)
         if self.simulation.now_s() >= self._run_s:
             return  # some nodes may already be in their last run
         self._invariants.check_once()

@@ -284,7 +284,7 @@ def without_yields(steps: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-PLANTED = {
+SEEDED_FAULTS = {
     "DescribeQuorum": (
         ApiKey.DESCRIBE_QUORUM,
         describe_quorum,
@@ -307,9 +307,9 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", SEEDED_FAULTS)
 def test_long_array_with_planted_loop_without_yield_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, module, attribute, planted = PLANTED[name]
+    key, module, attribute, planted = SEEDED_FAULTS[name]
     monkeypatch.setattr(module, attribute, planted)
     cases = [LongArrayCase(find_arrays(BROKER_APIS, key)[0], "distinct")]
     (fault,) = LongArrayFixture(PORT, monkeypatch).find_long_steps(cases)

@@ -142,11 +142,11 @@ def test_process_killed_during_a_copy_leaves_no_partial_object() -> None:
         async def main(run: StoreRun = run, rng: random.Random = rng) -> None:
             process = run.simulation.process("host")
 
-            async def life() -> None:
+            async def run_process() -> None:
                 await process.run_until_end(lambda: run.copy(process, 1))
 
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(life)
+                nursery.start_soon(run_process)
                 await trio.sleep(rng.random() * 0.6)
                 process.kill()
             survivor = run.simulation.process("other")

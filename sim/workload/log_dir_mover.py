@@ -41,7 +41,7 @@ class SimLogDirMover(SimClient):
     def __init__(self, simulation: Simulation, service: ClusterService, paths: list[str], compacted: str) -> None:
         """Create the client; ``paths``: log directories of each node, to which one that does not exist is added."""
         super().__init__(simulation, "relocator", service)
-        self._chance = random.Random(f"directories {simulation.seed}")
+        self._rng = random.Random(f"directories {simulation.seed}")
         self._paths = [*paths, "/nowhere"]
         self._topics = [TOPIC, compacted, *sorted(INTERNAL_TOPICS), *NAMES]
         self.moves = 0
@@ -49,13 +49,13 @@ class SimLogDirMover(SimClient):
 
     async def run(self) -> None:
         """Send random moves until the simulation is draining; in half of the runs copies are throttled."""
-        slow = self._chance.random() < 0.5
+        slow = self._rng.random() < 0.5
         if slow:
             await self.retry_until_done(
-                partial(self._set_throttle, str(SLOWEST + int(self._chance.random() * SLOWEST * 5)))
+                partial(self._set_throttle, str(SLOWEST + int(self._rng.random() * SLOWEST * 5)))
             )
         while not self.simulation.draining:
-            await self.sleep(self._chance.random() * PAUSE_S * (SLOW_TIMES if slow else 1))
+            await self.sleep(self._rng.random() * PAUSE_S * (SLOW_TIMES if slow else 1))
             try:
                 await self._move()
             except UnknownOutcome:
@@ -64,11 +64,11 @@ class SimLogDirMover(SimClient):
 
     async def _move(self) -> None:
         request = al.AlterReplicaLogDirsRequest()
-        for _ in range(1 + int(self._chance.random() * MAX_CONCURRENT_MOVES)):
-            number = int(self._chance.random() * MAX_PARTITIONS)
-            row = al.AlterReplicaLogDirTopic(self._chance.choice(self._topics), [number])
-            request.dirs.append(al.AlterReplicaLogDir(self._chance.choice(self._paths), [row]))
-        answer = await self.call(request, 2, self._chance.choice(self.service.bootstrap))
+        for _ in range(1 + int(self._rng.random() * MAX_CONCURRENT_MOVES)):
+            number = int(self._rng.random() * MAX_PARTITIONS)
+            row = al.AlterReplicaLogDirTopic(self._rng.choice(self._topics), [number])
+            request.dirs.append(al.AlterReplicaLogDir(self._rng.choice(self._paths), [row]))
+        answer = await self.call(request, 2, self._rng.choice(self.service.bootstrap))
         self.moves += sum(not p.error_code for topic in answer.results for p in topic.partitions)
 
     async def _set_throttle(self, rate: str | None) -> None:

@@ -41,16 +41,16 @@ class SimReplicaMover(SimClient):
         self._image = image
         self._brokers = brokers
         self._topics = topics
-        self._chance = random.Random(f"moves {simulation.seed}")
+        self._rng = random.Random(f"moves {simulation.seed}")
         self.moves = 0
         """Number of reassignments begun or cancelled."""
 
     async def run(self) -> None:
         """Send random requests until cancelled; error responses are ignored."""
         while True:
-            await self.sleep(self._chance.random() * PAUSE_S)
+            await self.sleep(self._rng.random() * PAUSE_S)
             try:
-                if self._chance.random() < ELECT_SHARE:
+                if self._rng.random() < ELECT_SHARE:
                     await self.call(el.ElectLeadersRequest(PREFERRED, None, 5000), 2)
                 else:
                     await self._move()
@@ -64,14 +64,14 @@ class SimReplicaMover(SimClient):
             return
         rows = [
             ar.ReassignableTopic(name, [ar.ReassignablePartition(number, self._target())])
-            for name, number in self._chance.sample(
-                there, min(1 + int(self._chance.random() * MAX_CONCURRENT_MOVES), len(there))
+            for name, number in self._rng.sample(
+                there, min(1 + int(self._rng.random() * MAX_CONCURRENT_MOVES), len(there))
             )
         ]
         answer = await self.call(ar.AlterPartitionReassignmentsRequest(5000, topics=rows), 0)
         self.moves += sum(not p.error_code for topic in answer.responses for p in topic.partitions)
 
     def _target(self) -> list[int] | None:
-        if self._chance.random() < CANCEL_SHARE:
+        if self._rng.random() < CANCEL_SHARE:
             return None
-        return self._chance.sample(self._brokers, self.service.replicas)
+        return self._rng.sample(self._brokers, self.service.replicas)

@@ -41,15 +41,15 @@ RECORD_BYTES = 200
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
     """Yield ``size`` clicks of 200 bytes each: every twentieth up to 5 minutes late, the last hundredth a day late."""
-    chance = random.Random(7)
+    rng = random.Random(7)
     for number in range(size):
-        user = number // CLICKS_OF_GROUP % GROUPS * USERS_OF_GROUP + chance.randrange(USERS_OF_GROUP)
-        event_ms = START_MS + number * STEP_MS - chance.randrange(STEP_MS)
+        user = number // CLICKS_OF_GROUP % GROUPS * USERS_OF_GROUP + rng.randrange(USERS_OF_GROUP)
+        event_ms = START_MS + number * STEP_MS - rng.randrange(STEP_MS)
         if number >= size - size // 100:
             event_ms = START_MS - 86_400_000 + number
         elif number % 20 == 0:
-            event_ms -= chance.randrange(5 * 60_000)
-        click = {"user": f"user-{user}", "page": f"/page/{chance.randrange(40)}", "event_ms": event_ms}
+            event_ms -= rng.randrange(5 * 60_000)
+        click = {"user": f"user-{user}", "page": f"/page/{rng.randrange(40)}", "event_ms": event_ms}
         key, value = click["user"], json.dumps(click)
         padded = value[:-1] + ', "agent": "' + "x" * (RECORD_BYTES - len(value) - 13) + '"}'
         yield InputRecord(CLICKS, padded.encode(), str(key).encode())

@@ -39,14 +39,14 @@ COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.d
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
     """Yield ``size`` events of accounts; the last hundredth of them closes accounts."""
-    chance = random.Random(11)
+    rng = random.Random(11)
     accounts = max(size // EVENTS_OF_ACCOUNT, 10)
     opened: set[str] = set()
     for number in range(size):
-        account = f"account-{chance.randrange(accounts)}"
+        account = f"account-{rng.randrange(accounts)}"
         kind = "closed" if number >= size - size // 100 else "changed" if account in opened else "opened"
         opened.add(account)
-        event = {"account": account, "kind": kind, "amount": 0 if kind == "closed" else chance.randrange(-50, 100)}
+        event = {"account": account, "kind": kind, "amount": 0 if kind == "closed" else rng.randrange(-50, 100)}
         yield InputRecord(EVENTS, json.dumps(event).encode(), account.encode())
 
 

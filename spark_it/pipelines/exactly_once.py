@@ -58,10 +58,10 @@ The transaction of a lost driver does not stay open for so long: the next driver
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
     """Yield ``size`` orders in transactions of 50; each third transaction is to be aborted (negative number)."""
-    chance = random.Random(13)
+    rng = random.Random(13)
     for number in range(size):
         transaction = 1 + number // ORDERS_OF_TRANSACTION
-        order = {"number": number, "customer": f"c{chance.randrange(50)}", "cents": chance.randrange(100, 10_000)}
+        order = {"number": number, "customer": f"c{rng.randrange(50)}", "cents": rng.randrange(100, 10_000)}
         key, value = f"c{number % 97}".encode(), json.dumps(order).encode()
         yield InputRecord(ORDERS, value, key, transaction=transaction if transaction % 3 else -transaction)
 

@@ -51,17 +51,17 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 
     Each fifth click is sent twice, and each tenth is too late to be joined. A last view and click move the watermark.
     """
-    chance = random.Random(17)
+    rng = random.Random(17)
     for campaign in range(10):
         yield _record(CAMPAIGNS, f"{campaign}", {"campaign": campaign, "title": f"campaign {campaign}"})
     events: list[tuple[int, InputRecord]] = []
     views = int(size * VIEWS_SHARE)
     for number in range(views):
         view, event_ms = f"v{number}", START_MS + number * 1000
-        fields = {"view": view, "campaign": chance.randrange(10), "event_ms": event_ms}
+        fields = {"view": view, "campaign": rng.randrange(10), "event_ms": event_ms}
         events.append((event_ms, _record(VIEWS, view, fields)))
         if number % 3 == 0:
-            click_ms = event_ms + (2 * WITHIN_MS if number % 10 == 0 else chance.randrange(1, WITHIN_MS // 2))
+            click_ms = event_ms + (2 * WITHIN_MS if number % 10 == 0 else rng.randrange(1, WITHIN_MS // 2))
             click = _record(CLICKS, view, {"click": f"c{number}", "view": view, "event_ms": click_ms})
             events += [(click_ms, click)] * (2 if number % 5 == 0 else 1)
     events.sort(key=lambda event: event[0])

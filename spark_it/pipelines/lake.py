@@ -51,11 +51,11 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
     """
     import fastavro  # only for the input
 
-    chance = random.Random(23)
+    rng = random.Random(23)
     schemas = {version: fastavro.parse_schema(json.loads(text)) for version, text in SCHEMAS.items()}
     for number in range(size):
         version = "1" if number < size // 2 else "2"
-        trade = {"number": number, "symbol": chance.choice(SYMBOLS), "cents": chance.randrange(100, 100_000)}
+        trade = {"number": number, "symbol": rng.choice(SYMBOLS), "cents": rng.randrange(100, 100_000)}
         if version == "2":
             trade["venue"] = f"venue {number % 3}"
         buffer = io.BytesIO()

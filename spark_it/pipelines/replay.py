@@ -41,11 +41,11 @@ BACKFILL_MS = (START_MS + DAY_MS, START_MS + 2 * DAY_MS)
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
     """Yield ``size`` readings of three days, up to 5 minutes out of order; a record's timestamp is its event time."""
-    chance = random.Random(19)
+    rng = random.Random(19)
     for number in range(size):
-        timestamp_ms = START_MS + number * DAYS * DAY_MS // size + chance.randrange(5 * 60_000)
-        sensor = f"sensor-{chance.randrange(8)}".encode()
-        yield InputRecord(READINGS, str(chance.randrange(1000)).encode(), sensor, timestamp_ms)
+        timestamp_ms = START_MS + number * DAYS * DAY_MS // size + rng.randrange(5 * 60_000)
+        sensor = f"sensor-{rng.randrange(8)}".encode()
+        yield InputRecord(READINGS, str(rng.randrange(1000)).encode(), sensor, timestamp_ms)
 
 
 def hourly(readings: DataFrame) -> DataFrame:

@@ -242,16 +242,14 @@ def test_full_cache_evicts_only_session_idle_for_two_minutes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chance", "session_id"), [([0.0], 1), ([0.9999999999999999], 2**31 - 1), ([0.5], 2**30), ([0.0, 0.0, 0.5], 2**30)]
+    ("draws", "session_id"), [([0.0], 1), ([0.9999999999999999], 2**31 - 1), ([0.5], 2**30), ([0.0, 0.0, 0.5], 2**30)]
 )
-def test_session_id_is_random_positive_and_unique(
-    reader: SessionConsumer, chance: list[float], session_id: int
-) -> None:
-    if len(chance) > 1:
+def test_session_id_is_random_positive_and_unique(reader: SessionConsumer, draws: list[float], session_id: int) -> None:
+    if len(draws) > 1:
         reader.fixture.env.random = lambda: 0.0  # type: ignore[method-assign]
         reader.answer(request(wanted={"a": (0,)}))
-        chance = chance[1:]
-    left = iter(chance)
+        draws = draws[1:]
+    left = iter(draws)
     reader.fixture.env.random = lambda: next(left)  # type: ignore[method-assign]
     assert reader.answer(request(wanted={"a": (0,)})).session_id == session_id
 

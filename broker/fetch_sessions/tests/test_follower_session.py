@@ -73,7 +73,7 @@ class FollowerSessionNode(HandlerFixture):
         self.session, self.epoch = answer.session_id, self.epoch + 1
         return answer
 
-    async def settled(self) -> None:
+    async def fetch_until_unchanged(self) -> None:
         """Fetch until the session has no changed partition."""
         count = len(self.hosted.replicas)
         await self.fetch(dict.fromkeys(range(count), 0))
@@ -94,7 +94,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> FollowerSessionNode:
 
 def test_follower_session_visits_and_returns_only_changed_partitions(node: FollowerSessionNode) -> None:
     async def scenario() -> None:
-        await node.settled()
+        await node.fetch_until_unchanged()
         assert node.looked == []
         node.append(1)
         answer = await node.fetch({})
@@ -112,7 +112,7 @@ def test_follower_session_visits_and_returns_only_changed_partitions(node: Follo
 @pytest.mark.parametrize("meanwhile", ["quiet", "the high watermark moved"])
 def test_delayed_follower_fetch_completes_when_records_are_appended(node: FollowerSessionNode, meanwhile: str) -> None:
     async def scenario() -> None:
-        await node.settled()
+        await node.fetch_until_unchanged()
         if meanwhile != "quiet":
             node.append(2)
             await node.fetch({})
@@ -148,7 +148,7 @@ def test_late_request_of_old_session_does_not_affect_new_one(
             nursery.start_soon(partial(node.fetch, dict.fromkeys(range(3), 0), wait=500))
             await trio.sleep(0.1)
             node.session = node.epoch = 0
-            await node.settled()
+            await node.fetch_until_unchanged()
             session, epoch = node.session, node.epoch
             nursery.start_soon(trio.sleep, 0.1)
         node.session, node.epoch = session, epoch
@@ -161,7 +161,7 @@ def test_late_request_of_old_session_does_not_affect_new_one(
 
 def test_regular_incremental_fetches_keep_follower_caught_up(node: FollowerSessionNode) -> None:
     async def scenario() -> None:
-        await node.settled()
+        await node.fetch_until_unchanged()
         for _ in range(80):
             await trio.sleep(0.5)
             await node.fetch({})
@@ -181,7 +181,7 @@ def test_regular_incremental_fetches_keep_follower_caught_up(node: FollowerSessi
 
 def test_forgotten_partition_is_not_caught_up_any_more(node: FollowerSessionNode) -> None:
     async def scenario() -> None:
-        await node.settled()
+        await node.fetch_until_unchanged()
         await trio.sleep(1)
         await node.fetch({})
         await trio.sleep(1)
@@ -197,7 +197,7 @@ def test_forgotten_partition_is_not_caught_up_any_more(node: FollowerSessionNode
 
 def test_partition_forgotten_after_a_change_of_its_high_watermark_is_not_caught_up(node: FollowerSessionNode) -> None:
     async def scenario() -> None:
-        await node.settled()
+        await node.fetch_until_unchanged()
         node.append(1)
         await node.fetch({})
         await node.fetch({1: BATCH_RECORDS})
@@ -234,7 +234,7 @@ def test_full_scan_finds_changes_without_notification(node: FollowerSessionNode)
 
 def test_new_leader_epoch_and_lost_leadership_return_error(node: FollowerSessionNode) -> None:
     async def scenario() -> None:
-        await node.settled()
+        await node.fetch_until_unchanged()
         node.replica(0).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 4, 1), NOW_MS)
         node.replica(1).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 2, 4, 1), NOW_MS)
         gone = node.hosted.replicas.pop(("t", 2))
@@ -256,7 +256,7 @@ def test_replica_outside_isr_is_always_visited_so_that_it_may_join(node: Followe
         requested: list[Any] = []
         eligible = [False]
         node.replica(0)._isr = IsrDependencies(30_000, lambda broker, epoch: eligible[0], requested.append)
-        await node.settled()
+        await node.fetch_until_unchanged()
         await node.fetch({})
         assert (node.looked, requested) == ([0], [])
         eligible[0] = True
@@ -314,7 +314,7 @@ def test_follower_session_returns_same_responses_as_full_scan(seed: int) -> None
 
 def test_consumer_in_the_session_of_a_follower_reads_as_a_consumer(node: FollowerSessionNode) -> None:
     async def scenario() -> None:
-        await node.settled()
+        await node.fetch_until_unchanged()
         await trio.sleep(1)
         node.append(0)
         row = rows_of(await node.fetch({1: 0}, broker=-1))
@@ -329,7 +329,7 @@ def test_consumer_in_the_session_of_a_follower_reads_as_a_consumer(node: Followe
 
 def test_other_follower_in_the_session_of_a_follower_counts_as_itself(node: FollowerSessionNode) -> None:
     async def scenario() -> None:
-        await node.settled()
+        await node.fetch_until_unchanged()
         node.append(0)
         assert [len(r.records) for r in rows_of(await node.fetch({0: 0}, broker=3))] == [SIZE]
         await node.fetch({0: 3}, broker=3)

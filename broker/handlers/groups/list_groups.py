@@ -69,7 +69,7 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> ResponseJob:
     types = yield from _recognized_names(request.types_filter, _TYPES)
     by_state, by_type = len(request.states_filter) > 0, len(request.types_filter) > 0
 
-    def take(answer: Any) -> None:
+    def set_error(answer: Any) -> None:
         if isinstance(answer, ProtocolError):
             out.error_code, out.groups = answer.code, []
 
@@ -95,6 +95,6 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> ResponseJob:
             yield None
         pending = shard.read_barrier()
         if pending is not None:
-            waits.append((pending, take))
+            waits.append((pending, set_error))
     yield from wait_for_results(waits)
     return out

@@ -88,7 +88,9 @@ def counted(job: Any) -> tuple[Any, int]:
         return end.value, pauses
 
 
-def asked(handle: Callable[..., Any], image: MetadataImage, request: Any, version: int, services: Any = None) -> Any:
+def response_of(
+    handle: Callable[..., Any], image: MetadataImage, request: Any, version: int, services: Any = None
+) -> Any:
     key = ApiKey[type(request).__module__.rpartition(".")[2].upper()]
     context = SimpleNamespace(
         image=image,
@@ -129,9 +131,9 @@ def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def all_in_order(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> Any:
     """Return the response; check that it takes more steps when fewer items are sorted per step."""
-    answer, few = asked(*arguments)
+    answer, few = response_of(*arguments)
     monkeypatch.setattr(sequences, "SORT_CHUNK", 10)
-    again, more = asked(*arguments)
+    again, more = response_of(*arguments)
     assert again == answer
     assert more >= few + COUNT / 10
     return answer
@@ -172,7 +174,7 @@ def test_list_config_resources_sorts_in_steps(monkeypatch: pytest.MonkeyPatch, i
 
 
 def test_list_config_resources_visits_resources_in_steps() -> None:
-    _, count = asked(list_config_resources.handle, TOPICS, ListConfigResourcesRequest([2]), 1)
+    _, count = response_of(list_config_resources.handle, TOPICS, ListConfigResourcesRequest([2]), 1)
     assert count >= COUNT
 
 
@@ -199,7 +201,7 @@ def test_describe_transactions_sorts_partitions_in_steps(monkeypatch: pytest.Mon
 
 def test_fetch_with_invalid_isolation_level_yields_for_each_topic() -> None:
     request = FetchRequest(topics=[FetchTopic("t")] * COUNT, isolation_level=5, session_epoch=-1)
-    answer, steps = asked(fetch.handle, MetadataImage(), request, 12)
+    answer, steps = response_of(fetch.handle, MetadataImage(), request, 12)
     assert len(answer.responses) == COUNT
     assert steps >= COUNT
 
@@ -207,11 +209,11 @@ def test_fetch_with_invalid_isolation_level_yields_for_each_topic() -> None:
 class CountedParts(list[Any]):
     """Counts its elements as they are taken."""
 
-    taken = 0
+    created = 0
 
     def __iter__(self) -> Any:
         for part in super().__iter__():
-            CountedParts.taken += 1
+            CountedParts.created += 1
             yield part
 
 
@@ -229,12 +231,12 @@ def test_long_fetch_yields_for_repeated_partitions_and_empty_topics(
     job = fetch.handle(HandlerFixture().context(ApiKey.FETCH, 12), request)
     answer: Any = None
     while answer is None:
-        CountedParts.taken = 0
+        CountedParts.created = 0
         try:
             next(job)
         except StopIteration as end:
             answer = end.value
-        most = max(most, CountedParts.taken)
+        most = max(most, CountedParts.created)
     assert sum(len(topic.partitions) for topic in answer.responses) == 20 + is_repeated
     assert most <= 2 * PARTITIONS_PER_STEP
 

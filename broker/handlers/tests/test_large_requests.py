@@ -85,7 +85,7 @@ def test_request_with_many_rows_in_slices_equals_response_at_once(name: str) -> 
     run_virtual(run)
 
 
-def asked(context: RequestContext, topics: list[MetadataRequestTopic]) -> list[Any]:
+def metadata_rows(context: RequestContext, topics: list[MetadataRequestTopic]) -> list[Any]:
     answer = start(metadata.handle(context, MetadataRequest(topics, False)))
     return [(row.error_code, row.name) for row in answer.topics]  # type: ignore[union-attr]
 
@@ -96,9 +96,9 @@ def test_metadata_topic_named_twice_is_answered_once() -> None:
         fixture.hosted.host("a")
         fixture.hosted.host("b")
         by_name = [MetadataRequestTopic(ZERO_UUID, name) for name in ("a", "b", "a", "nowhere", "nowhere", "a")]
-        assert asked(fixture.context(ApiKey.METADATA, 12), by_name) == [(0, "a"), (0, "b"), (3, "nowhere")]
+        assert metadata_rows(fixture.context(ApiKey.METADATA, 12), by_name) == [(0, "a"), (0, "b"), (3, "nowhere")]
         by_id = [MetadataRequestTopic(topic_id_of(name), None) for name in ("b", "a", "b")]
-        assert asked(fixture.context(ApiKey.METADATA, 12), by_id) == [(0, "b"), (0, "a")]
+        assert metadata_rows(fixture.context(ApiKey.METADATA, 12), by_id) == [(0, "b"), (0, "a")]
 
     run_virtual(run)
 

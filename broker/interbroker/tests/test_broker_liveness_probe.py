@@ -237,12 +237,12 @@ def test_broker_added_during_a_probe_is_connected_next() -> None:
     fixture.is_active = False
     connect = fixture.net.connect
 
-    async def slowly(host: str, port: int) -> Any:
+    async def delayed_connect(host: str, port: int) -> Any:
         if host == "h2":
             await trio.sleep(CONNECT_TIMEOUT_S / 2)
         return await connect(host, port)
 
-    fixture.env.net.connect = slowly
+    fixture.env.net.connect = delayed_connect
 
     async def scenario() -> None:
         await trio.sleep(2)

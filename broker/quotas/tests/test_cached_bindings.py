@@ -159,7 +159,7 @@ class QuotaConnection:
         answer: Any = produce.handle(self._context(ApiKey.PRODUCE, 12, client), value)
         return int(answer.throttle_time_ms)
 
-    def take(self, client: str = "c", **more: Any) -> tuple[int, int]:
+    def fetch_bytes(self, client: str = "c", **more: Any) -> tuple[int, int]:
         """Fetch; return the bytes of records and the throttle time."""
         answer: Any = start(fetch.handle(self._context(ApiKey.FETCH, 12, client), request(("t", 0, 0), **more)))
         return sum(len(row.records) for row in rows_of(answer)), int(answer.throttle_time_ms)
@@ -179,14 +179,14 @@ def test_produce_requests_count_with_and_without_cached_binding() -> None:
 def test_fetches_count_and_are_bounded_by_the_quota() -> None:
     connection, row = QuotaConnection(), fetch.PARTITION_OVERHEAD_BYTES
     connection.rules.set((3 * SIZE + 2 * row) / 10, key="consumer_byte_rate", client_id="c")
-    assert connection.take(most=SIZE) == (SIZE, 0)
+    assert connection.fetch_bytes(most=SIZE) == (SIZE, 0)
     assert connection.peer.quota_bindings.fetch.client_id == "c"
-    assert connection.take(most=SIZE) == (SIZE, 0)
-    assert connection.take("other") == (10 * SIZE, 0)
-    size_bytes, wait_ms = connection.take()
+    assert connection.fetch_bytes(most=SIZE) == (SIZE, 0)
+    assert connection.fetch_bytes("other") == (10 * SIZE, 0)
+    size_bytes, wait_ms = connection.fetch_bytes()
     assert (size_bytes, wait_ms > 0) == (0, True), "what it holds bounds each, and all of them together"
     connection.rules.set(SIZE, key="consumer_byte_rate", client_id="c")
-    assert connection.take(most=SIZE) == (SIZE, 0)
+    assert connection.fetch_bytes(most=SIZE) == (SIZE, 0)
 
 
 @pytest.mark.parametrize("holds", [False, True])
@@ -199,4 +199,4 @@ def test_fetch_reads_no_more_than_its_quota_allows(*, holds: bool) -> None:
             connection.peer, "c", 0, connection.node.env.now_ms()
         )
     assert (connection.peer.quota_bindings.fetch is UNKNOWN_QUOTA) is not holds
-    assert connection.take() == (0, round(fetch.PARTITION_OVERHEAD_BYTES / most * 10_000))
+    assert connection.fetch_bytes() == (0, round(fetch.PARTITION_OVERHEAD_BYTES / most * 10_000))

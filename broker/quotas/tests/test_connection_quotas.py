@@ -225,7 +225,7 @@ class ConnectionQuotaNode:
         await trio.sleep(0.001)
         return streams
 
-    def say(self, *records: Any) -> None:
+    def publish(self, *records: Any) -> None:
         """Publish a metadata change."""
         before = self.controller.image
         draft = ImageBuilder(before)
@@ -235,7 +235,7 @@ class ConnectionQuotaNode:
         self.subscriptions.publish(after, run_to_end(draft.delta(after)))
 
     def set(self, key: str, value: str) -> None:
-        self.say(metadata_records.ConfigRecord(RESOURCE_BROKER, "", key, value))
+        self.publish(metadata_records.ConfigRecord(RESOURCE_BROKER, "", key, value))
 
     def play(self, scenario: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
@@ -300,7 +300,7 @@ def test_connection_over_rate_is_delayed_and_over_ip_rate_closed_later(
         assert trio.current_time() - began == pytest.approx(0.5, abs=0.1), "ten a second"
         node.set("max.connection.creation.rate", "1000000")
         quota = [metadata_records.EntityData("ip", "10.0.0.8")]
-        node.say(metadata_records.ClientQuotaRecord(quota, "connection_creation_rate", 1, False))
+        node.publish(metadata_records.ClientQuotaRecord(quota, "connection_creation_rate", 1, False))
         await trio.sleep(2)
         others = await node.come(host="10.0.0.8", count=11)
         assert served(others) == 10

@@ -50,11 +50,11 @@ def answered_at(fixture: DispatcherFixture, stream: ClientStream) -> list[float]
     out: list[float] = []
     send = stream.send
 
-    async def noting(chunks: Any) -> None:
+    async def timed_send(chunks: Any) -> None:
         out.append(trio.current_time())
         await send(chunks)
 
-    stream.send = noting  # type: ignore[method-assign]
+    stream.send = timed_send  # type: ignore[method-assign]
 
     async def run() -> None:
         began = trio.current_time()

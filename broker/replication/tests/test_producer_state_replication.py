@@ -72,7 +72,7 @@ class ReplicatedHistory:
     """Random history of replicated producers."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.replicas = [SimulatedReplica(seed * 3 + number) for number in range(3)]
         self.leader, self.epoch = 0, 0
         self.met: Counter[str] = Counter()
@@ -80,7 +80,7 @@ class ReplicatedHistory:
 
     def step(self) -> None:
         """Execute one event, then check every replica."""
-        value = self.chance.choices(
+        value = self.rng.choices(
             [self.write, self.send_again, self.fetch, self.elect, self.restart], [8, 2, 8, 1, 0.5]
         )[0]
         value()
@@ -95,24 +95,24 @@ class ReplicatedHistory:
 
     def write(self) -> None:
         """Append a producer's next batch; sometimes the first of a new epoch."""
-        pid = self.chance.choice(PRODUCERS)
+        pid = self.rng.choice(PRODUCERS)
         known = self.log.producers.producers.get(pid)
         epoch, first = (0, 0) if known is None else (known.epoch, known.last_sequence + 1)
-        if self.chance.random() < 0.05:
+        if self.rng.random() < 0.05:
             epoch, first = epoch + 1, 0
-        done = self.log.append_as_leader(a_batch_of(pid, epoch, first, self.chance.randint(1, 3)), self.epoch, NOW)
+        done = self.log.append_as_leader(a_batch_of(pid, epoch, first, self.rng.randint(1, 3)), self.epoch, NOW)
         assert not done.duplicate
 
     def send_again(self) -> None:
         """Append a known batch again: one of the last is recognised as duplicate, an older one is refused."""
-        pid = self.chance.choice(PRODUCERS)
+        pid = self.rng.choice(PRODUCERS)
         known = self.log.producers.producers.get(pid)
         if known is None:
             return
         sent = [
             x for x in self.replicas[self.leader].headers() if (x.producer_id, x.producer_epoch) == (pid, known.epoch)
         ]
-        back = self.chance.randint(1, min(len(sent), BATCHES_TO_RETAIN + 1))
+        back = self.rng.randint(1, min(len(sent), BATCHES_TO_RETAIN + 1))
         old, end = sent[-back], self.log.log_end_offset
         batch = a_batch_of(pid, known.epoch, old.base_sequence, old.records_count)
         if back <= len(known.batches):
@@ -126,7 +126,7 @@ class ReplicatedHistory:
 
     def fetch(self) -> None:
         """Truncate a diverged follower, or append some of the leader's batches to it."""
-        number = self.chance.choice([n for n in range(3) if n != self.leader])
+        number = self.rng.choice([n for n in range(3) if n != self.leader])
         replica, log = self.replicas[number], self.replicas[number].log
         last = log.epochs.latest_epoch()
         epoch, end = self.log.epochs.end_offset_for(last, self.log.log_end_offset)
@@ -137,19 +137,19 @@ class ReplicatedHistory:
             self.met["cut"] += 1
             return
         raw = b"".join(
-            bytes(x) for _, x in list(self.log.segments.batches(log.log_end_offset))[: self.chance.randint(1, 6)]
+            bytes(x) for _, x in list(self.log.segments.batches(log.log_end_offset))[: self.rng.randint(1, 6)]
         )
         if raw and log.log_end_offset < self.log.log_end_offset:
             log.append_as_follower(raw, NOW)
 
     def elect(self) -> None:
         """Elect any replica, as in an unclean election."""
-        self.leader, self.epoch = self.chance.randrange(3), self.epoch + 1
+        self.leader, self.epoch = self.rng.randrange(3), self.epoch + 1
         self.log.assign_epoch_start_offset(self.epoch)
 
     def restart(self) -> None:
         """Restart a replica after a clean shutdown or a crash that loses no record."""
-        self.chance.choice(self.replicas).restart(clean=self.chance.random() < 0.5)
+        self.rng.choice(self.replicas).restart(clean=self.rng.random() < 0.5)
         self.log.assign_epoch_start_offset(self.epoch)
 
 

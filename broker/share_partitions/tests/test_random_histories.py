@@ -45,7 +45,7 @@ class PlainRecordState:
     def let_go(self, state: int, limit: int) -> None:
         self.state, self.member = GONE if state == FREE and self.count >= limit else state, ""
 
-    def settle(self, now: int, limit: int, *, written: bool) -> None:
+    def complete(self, now: int, limit: int, *, written: bool) -> None:
         assert self.before is not None
         (state, member), self.before = self.before, None
         if written:
@@ -82,13 +82,13 @@ class PlainSharePartition:
         """Return the pending changes, or the error code of the refusal."""
         pending: list[int] = []
         for one in batches:
-            code = self._say(member, one, pending, now)
+            code = self._acknowledge_batch(member, one, pending, now)
             if code is not None:
-                self.settle(pending, now, written=False)
+                self.complete(pending, now, written=False)
                 return code
         return pending
 
-    def _say(
+    def _acknowledge_batch(
         self, member: str, one: acknowledgement.ShareAcknowledgementBatch, pending: list[int], now: int
     ) -> ErrorCode | None:
         if one.last_offset >= self.end:
@@ -106,9 +106,9 @@ class PlainSharePartition:
     def release(self, member: str) -> list[int]:
         return [self.begin(offset, FREE) for offset, record in self.records.items() if record.is_of(member)]
 
-    def settle(self, pending: list[int], now: int, *, written: bool) -> None:
+    def complete(self, pending: list[int], now: int, *, written: bool) -> None:
         for offset in pending:
-            self.records[offset].settle(now, self.limits.max_delivery_count, written=written)
+            self.records[offset].complete(now, self.limits.max_delivery_count, written=written)
         if pending and (written or self._is_stuck()):
             self.move_on()
 
@@ -220,14 +220,14 @@ class RandomSharePartitionHistory:
         assert by_record(changes.state_batches()) == self.model.reported(offsets)
         self.pending.append((changes, offsets))
         if self.rng.random() < 0.6:
-            self.settle()
+            self.complete()
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         if self.pending:
             changes, offsets = self.pending.pop(self.rng.randrange(len(self.pending)))
             written = self.rng.random() < 0.7
             acknowledgement.complete_changes(self.share, changes, self.now, written=written)
-            self.model.settle(offsets, self.now, written=written)
+            self.model.complete(offsets, self.now, written=written)
 
     def expire(self) -> None:
         batches, offsets = acknowledgement.expire_locks(self.share, self.now), self.model.expire(self.now)
@@ -263,7 +263,7 @@ def test_share_partition_with_runs_equals_state_per_record(seed: int) -> None:
     steps: list[Callable[[], None]] = [
         scenario.acquire,
         scenario.acknowledge,
-        scenario.settle,
+        scenario.complete,
         scenario.expire,
         scenario.release,
     ]

@@ -100,7 +100,7 @@ def test_acquired_records_do_not_depend_on_later_headers(seed: int) -> None:
                 outs.append(fixture.fetch(member, most, strict=strict))
             elif choice < 0.9:
                 try:
-                    fixture.say(first, first + len(types) - 1, *types, member=member)
+                    fixture.acknowledge(first, first + len(types) - 1, *types, member=member)
                 except ProtocolError as error:
                     outs.append(error.code)
             else:

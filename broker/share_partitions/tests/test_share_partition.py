@@ -36,7 +36,7 @@ class SharePartitionFixture:
             self.share, AcquireRequest(member, most, size, strict), FetchedOffsets(at, read), self.now
         )
 
-    def say(self, first: int, last: int, *types: int, member: str = "a", how: str = "") -> None:
+    def acknowledge(self, first: int, last: int, *types: int, member: str = "a", how: str = "") -> None:
         batches = [acknowledgement.ShareAcknowledgementBatch(first, last, types)]
         changes = acknowledgement.acknowledge_records(self.share, member, batches, self.now)
         if how == WAITS:
@@ -68,7 +68,7 @@ class SharePartitionFixture:
 def refused(fixture: SharePartitionFixture, first: int, last: int, *types: int, member: str = "a") -> ErrorCode:
     before = fixture.states, fixture.window
     with pytest.raises(ProtocolError) as caught:
-        fixture.say(first, last, *types, member=member)
+        fixture.acknowledge(first, last, *types, member=member)
     assert (fixture.states, fixture.window) == before, "nothing of it was taken"
     return caught.value.code
 
@@ -113,7 +113,7 @@ def test_acknowledge_type_determines_next_record_state(
 ) -> None:
     fixture = SharePartitionFixture()
     fixture.fetch()
-    fixture.say(0, 4, *types)
+    fixture.acknowledge(0, 4, *types)
     assert (fixture.states, fixture.window) == (states, window), rule
 
 
@@ -134,7 +134,7 @@ def test_acknowledge_by_member_without_the_record_is_refused(
     fixture.fetch()
     *numbers, member = batches
     if expected is None:
-        fixture.say(*numbers, member=member)
+        fixture.acknowledge(*numbers, member=member)
     else:
         assert refused(fixture, *numbers, member=member) is expected, rule
 
@@ -142,9 +142,9 @@ def test_acknowledge_by_member_without_the_record_is_refused(
 def test_acknowledge_twice_is_refused() -> None:
     fixture = SharePartitionFixture()
     fixture.fetch(most=10)
-    fixture.say(3, 3, acknowledgement.ACCEPT)
+    fixture.acknowledge(3, 3, acknowledgement.ACCEPT)
     assert refused(fixture, 3, 3, acknowledgement.ACCEPT) is ErrorCode.INVALID_RECORD_STATE
-    fixture.say(4, 4, acknowledgement.ACCEPT, how=WAITS)
+    fixture.acknowledge(4, 4, acknowledgement.ACCEPT, how=WAITS)
     assert refused(fixture, 4, 4, acknowledgement.REJECT) is ErrorCode.INVALID_RECORD_STATE, (
         "also while it is being written"
     )
@@ -166,16 +166,16 @@ def test_acknowledge_with_one_invalid_batch_changes_no_record() -> None:
 def test_acknowledge_write_failure_restores_acquired_state() -> None:
     fixture = SharePartitionFixture()
     fixture.fetch()
-    fixture.say(0, 4, 1, 1, 1, 2, 1, how=FAILS)
+    fixture.acknowledge(0, 4, 1, 1, 1, 2, 1, how=FAILS)
     assert (fixture.states, fixture.window) == ("A1 A1 A1 A1 A1", (0, 4, 0))
-    fixture.say(0, 4, acknowledgement.ACCEPT)
+    fixture.acknowledge(0, 4, acknowledgement.ACCEPT)
     assert fixture.window == (5, 5, 0)
 
 
 def test_pending_write_holds_window_and_records() -> None:
     fixture = SharePartitionFixture()
     fixture.fetch()
-    fixture.say(0, 4, acknowledgement.RELEASE, how=WAITS)
+    fixture.acknowledge(0, 4, acknowledgement.RELEASE, how=WAITS)
     assert fixture.share.next_fetch_offset() == 5
     assert fixture.fetch("b", upto=4) == []
     acknowledgement.complete_changes(fixture.share, fixture.pending[0], 0, written=True)
@@ -186,7 +186,7 @@ def test_lock_timeout_releases_records_and_renew_extends_it() -> None:
     fixture = SharePartitionFixture()
     fixture.fetch(most=10)
     fixture.now = 60
-    fixture.say(0, 1, acknowledgement.RENEW)
+    fixture.acknowledge(0, 1, acknowledgement.RENEW)
     assert acknowledgement.next_lock_expiry_ms(fixture.share) == LOCK_MS
     assert fixture.tick(39) == []
     assert fixture.tick(1) == [PersisterStateBatch(2, 9, 1, FREE)]
@@ -197,7 +197,7 @@ def test_lock_timeout_releases_records_and_renew_extends_it() -> None:
 def test_lock_timeout_during_failed_write_releases_record() -> None:
     fixture = SharePartitionFixture()
     fixture.fetch()
-    fixture.say(0, 4, acknowledgement.ACCEPT, how=WAITS)
+    fixture.acknowledge(0, 4, acknowledgement.ACCEPT, how=WAITS)
     assert fixture.tick(LOCK_MS) == []
     acknowledgement.complete_changes(fixture.share, fixture.pending[0], fixture.now, written=False)
     assert fixture.states == "-1 -1 -1 -1 -1"
@@ -207,7 +207,7 @@ def test_release_acquired_records_makes_them_available() -> None:
     fixture = SharePartitionFixture()
     fixture.fetch("a")
     fixture.fetch("b")
-    fixture.say(1, 1, acknowledgement.ACCEPT)
+    fixture.acknowledge(1, 1, acknowledgement.ACCEPT)
     changes = acknowledgement.release_acquired_records(fixture.share, "a")
     assert [row.state_batch[:2] for row in changes.changes] == [(0, 0), (2, 4)]
     acknowledgement.complete_changes(fixture.share, changes, 0, written=True)
@@ -219,7 +219,7 @@ def test_max_delivery_count_reached_archives_record() -> None:
     fixture = SharePartitionFixture(max_delivery_count=2)
     for _ in range(2):
         fixture.fetch(upto=4)
-        fixture.say(0, 0, acknowledgement.RELEASE)
+        fixture.acknowledge(0, 0, acknowledgement.RELEASE)
         fixture.tick(LOCK_MS)
     assert fixture.states == ""
     assert fixture.window == (5, 5, 0)
@@ -248,10 +248,10 @@ def test_max_record_locks_limits_in_flight_records() -> None:
     fixture.fetch(most=10)
     assert not fixture.share.can_acquire()
     assert fixture.fetch(most=10) == []
-    fixture.say(5, 9, acknowledgement.RELEASE)
+    fixture.acknowledge(5, 9, acknowledgement.RELEASE)
     assert fixture.share.can_acquire()
     assert fixture.fetch("b", most=10) == [AcquiredRange(5, 9, 2)]
-    fixture.say(0, 4, acknowledgement.ACCEPT)
+    fixture.acknowledge(0, 4, acknowledgement.ACCEPT)
     assert fixture.window == (5, 9, 0)
     assert fixture.fetch(most=10) == [AcquiredRange(10, 14, 1)]
 
@@ -284,12 +284,12 @@ def test_log_start_offset_advance_archives_unacquired_records() -> None:
     fixture = SharePartitionFixture()
     fixture.fetch()
     fixture.fetch()
-    fixture.say(0, 4, 1, 2, 2, 2, 2)
+    fixture.acknowledge(0, 4, 1, 2, 2, 2, 2)
     assert fixture.window == (1, 9, 0)
     fixture.share.update_log_start_offset(7)
     assert fixture.states == "D1 X1 X1 X1 X1 A1 A1 A1 A1 A1"
     assert fixture.window == (7, 9, 0)
-    fixture.say(5, 9, acknowledgement.ACCEPT)
+    fixture.acknowledge(5, 9, acknowledgement.ACCEPT)
     assert fixture.window == (7, 9, 3), "what lies before the start waits for its lock"
     assert [row[:2] for row in fixture.tick(LOCK_MS)] == [(5, 6)]
     assert fixture.window == (10, 10, 0)
@@ -306,7 +306,7 @@ def test_log_start_offset_after_unused_share_partition_moves_its_window() -> Non
 def test_acquire_archives_records_missing_from_log() -> None:
     fixture = SharePartitionFixture()
     fixture.fetch(most=10)
-    fixture.say(0, 9, acknowledgement.RELEASE)
+    fixture.acknowledge(0, 9, acknowledgement.RELEASE)
     acquire_records(fixture.share, AcquireRequest("a", 5, 5), FetchedOffsets(0, [(5, 9)]), 0)
     assert fixture.states == "X1 X1 X1 X1 X1 A2 A2 A2 A2 A2", "the first five were compacted away"
     assert fixture.window == (0, 9, 5)
@@ -344,7 +344,7 @@ def test_aborted_records_after_acquired_ones_wait_for_acknowledgement() -> None:
         == []
     )
     assert fixture.window == (0, 9, 5)
-    fixture.say(0, 4, acknowledgement.ACCEPT, member="b")
+    fixture.acknowledge(0, 4, acknowledgement.ACCEPT, member="b")
     assert fixture.window == (10, 10, 0)
 
 
@@ -383,7 +383,7 @@ def test_acknowledged_neighbours_of_same_state_are_written_as_one_batch() -> Non
     """Otherwise a large batch acknowledged record by record would exceed the maximum size of a write."""
     fixture = SharePartitionFixture()
     fixture.fetch(most=10)
-    fixture.say(4, 4, acknowledgement.RELEASE)
+    fixture.acknowledge(4, 4, acknowledgement.RELEASE)
     batches = [
         acknowledgement.ShareAcknowledgementBatch(0, 3, [1, 1, 2, 2]),
         acknowledgement.ShareAcknowledgementBatch(5, 9, [2, 1, 1, 1, 3]),

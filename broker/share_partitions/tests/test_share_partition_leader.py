@@ -95,7 +95,7 @@ class SharePartitionLeaderFixture:
         if self.keeps is not None:
             await self.keeps()
 
-    async def tell(self, scenario: Callable[[SharePartitionLeaderFixture], Awaitable[None]]) -> None:
+    async def run(self, scenario: Callable[[SharePartitionLeaderFixture], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:
             self.start = nursery.start_soon
             await scenario(self)
@@ -126,11 +126,11 @@ class SharePartitionLeaderFixture:
         return shared
 
 
-def take(shared: SharePartitionLeader, first: int, last: int, member: str = "m") -> list[AcquiredRange]:
+def acquire(shared: SharePartitionLeader, first: int, last: int, member: str = "m") -> list[AcquiredRange]:
     return shared.acquire_records(AcquireRequest(member, 100, 100), FetchedOffsets(first, [(first, last)]))
 
 
-def say(shared: SharePartitionLeader, first: int, last: int, kind: int = ACCEPT, member: str = "m") -> Any:
+def acknowledge(shared: SharePartitionLeader, first: int, last: int, kind: int = ACCEPT, member: str = "m") -> Any:
     return shared.acknowledge(member, [ShareAcknowledgementBatch(first, last, [kind])])
 
 
@@ -138,7 +138,7 @@ def over(
     scenario: Callable[[SharePartitionLeaderFixture], Awaitable[None]], *stored: PersisterStateBatch, start: int = 0
 ) -> SharePartitionLeaderFixture:
     fixture = SharePartitionLeaderFixture(*stored, start=start)
-    run_virtual(lambda: fixture.tell(scenario))
+    run_virtual(lambda: fixture.run(scenario))
     return fixture
 
 
@@ -147,14 +147,14 @@ def test_close_writes_released_records_before_successor_reads() -> None:
 
     async def scenario(fixture: SharePartitionLeaderFixture) -> None:
         shared = await fixture.served()
-        take(shared, 0, 0)
+        acquire(shared, 0, 0)
         fixture.requested.clear()
         shared.release("m")
         shared.close()
         fixture.shared()
         assert fixture.requested == ["write", "read"], "and nobody has run yet"
 
-    run_virtual(lambda: SharePartitionLeaderFixture().tell(scenario))
+    run_virtual(lambda: SharePartitionLeaderFixture().run(scenario))
 
 
 def test_failed_write_releases_records_at_lock_timeout() -> None:
@@ -165,11 +165,11 @@ def test_failed_write_releases_records_at_lock_timeout() -> None:
             await go.wait()
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-        take(shared, 0, 4)
+        acquire(shared, 0, 4)
         fixture.timers.wait(5_000)
-        take(shared, 5, 9)
+        acquire(shared, 5, 9)
         fixture.keeps = fails
-        say(shared, 5, 9)
+        acknowledge(shared, 5, 9)
         await trio.testing.wait_all_tasks_blocked()
         fixture.timers.wait(26_000)  # the lock of 0 to 4 has expired; pending records have no visible lock
         go.set()
@@ -187,14 +187,14 @@ def test_failed_write_releases_records_at_lock_timeout() -> None:
 def test_lock_timeout_uses_monotonic_clock(jump_ms: int) -> None:
     async def scenario(fixture: SharePartitionLeaderFixture) -> None:
         shared = await fixture.served()
-        take(shared, 0, 4)
+        acquire(shared, 0, 4)
         fixture.ahead_ms += jump_ms
         fixture.timers.wait(LOCK_MS // 2)
-        take(shared, 5, 9)
+        acquire(shared, 5, 9)
         assert shared.next_fetch_offset() == 10
         fixture.timers.wait(LOCK_MS // 2)
         assert shared.next_fetch_offset() == 0
-        take(shared, 0, 4)
+        acquire(shared, 0, 4)
         fixture.timers.wait(LOCK_MS // 2)
         assert shared.next_fetch_offset() == 5
 
@@ -209,14 +209,14 @@ def test_closed_share_partition_leaves_its_successors_timer_alone() -> None:
             await go.wait()
             raise ProtocolError(ErrorCode.FENCED_LEADER_EPOCH)
 
-        take(old, 0, 4)
+        acquire(old, 0, 4)
         fixture.keeps = fenced
-        pending = say(old, 0, 4)
+        pending = acknowledge(old, 0, 4)
         await trio.testing.wait_all_tasks_blocked()
         old.close()
         new = await fixture.served(2)
         fixture.keeps = None
-        take(new, 0, 4, "n")
+        acquire(new, 0, 4, "n")
         go.set()
         await trio.testing.wait_all_tasks_blocked()
         assert pending.answer.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -232,7 +232,7 @@ def test_start_offset_advance_wakes_delayed_fetches() -> None:
         shared, go = await fixture.served(), trio.Event()
         fixture.keeps, fixture.deliveries = go.wait, 1
         assert shared.next_fetch_offset() == 0
-        take(shared, 0, 4)
+        acquire(shared, 0, 4)
         fixture.timers.wait(LOCK_MS)
         await trio.testing.wait_all_tasks_blocked()
         fixture.woken.clear()
@@ -298,10 +298,10 @@ def test_persister_error_at_load_is_mapped_to_consumer_error() -> None:
 def test_closed_share_partition_refuses_requests_and_writes_none() -> None:
     async def scenario(fixture: SharePartitionLeaderFixture) -> None:
         shared = await fixture.served()
-        take(shared, 0, 4)
+        acquire(shared, 0, 4)
         shared.close()
         assert shared.next_fetch_offset() is None
-        assert say(shared, 0, 4).answer.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert acknowledge(shared, 0, 4).answer.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         shared.release("m")
         fixture.timers.wait(LOCK_MS)
         await trio.testing.wait_all_tasks_blocked()
@@ -313,13 +313,13 @@ def test_closed_share_partition_refuses_requests_and_writes_none() -> None:
 def test_release_writes_available_state_and_wakes_delayed_fetches() -> None:
     async def scenario(fixture: SharePartitionLeaderFixture) -> None:
         shared = await fixture.served()
-        take(shared, 0, 4)
-        take(shared, 5, 9, "n")
+        acquire(shared, 0, 4)
+        acquire(shared, 5, 9, "n")
         shared.release("m")
         await trio.testing.wait_all_tasks_blocked()
         assert fixture.writes == [(PersisterStateBatch(0, 4, 1, 0),)]
         assert shared.next_fetch_offset() == 0
-        pending = say(shared, 5, 9, RELEASE, "n")
+        pending = acknowledge(shared, 5, 9, RELEASE, "n")
         await trio.testing.wait_all_tasks_blocked()
         assert pending.answer is WRITTEN
         assert shared.purgatory_key in fixture.woken
@@ -346,12 +346,12 @@ def test_first_new_offset_is_the_first_offset_never_acquired() -> None:
     async def scenario(fixture: SharePartitionLeaderFixture) -> None:
         shared = await fixture.served()
         assert shared.first_new_offset == 0, "nothing is in flight"
-        take(shared, 0, 4)
+        acquire(shared, 0, 4)
         assert shared.first_new_offset == 5
-        say(shared, 0, 4, ACCEPT)
+        acknowledge(shared, 0, 4, ACCEPT)
         await trio.testing.wait_all_tasks_blocked()
         assert shared.first_new_offset == 5, "all is final"
-        take(shared, 5, 9)
+        acquire(shared, 5, 9)
         assert shared.share_partition is not None
         shared.share_partition.update_log_start_offset(20)
         assert shared.first_new_offset == 20, "records in flight were deleted"

@@ -182,7 +182,7 @@ def test_cleaner_checkpoint_written_unsynced_by_log_creation_is_synced(when: str
 def test_move_of_compacted_log_does_not_sync_on_event_loop() -> None:
     fixture, reported = LogDirMovesFixture(), list[bytes]()
 
-    def noted(directory: str) -> dict[tuple[str, int], int]:
+    def checkpointed(directory: str) -> dict[tuple[str, int], int]:
         return read_offsets(fixture.env.disk, f"/{directory}/{CLEANER_OFFSET_CHECKPOINT}")
 
     def durable(_: bytes, __: int, ___: bytes) -> None:
@@ -193,12 +193,12 @@ def test_move_of_compacted_log_does_not_sync_on_event_loop() -> None:
         fixture.write(20)
         fixture.replica.log.raise_cleaner_offset(7)
         fixture.log_dirs.directories[0].checkpoints.write()
-        assert noted("a") == {TOPIC_PARTITION: 7}
+        assert checkpointed("a") == {TOPIC_PARTITION: 7}
         waited, fixture.replica_manager.on_directory_changed = fixture.watch_disk(), durable
         await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
         await fixture.alter_and_wait("/b")
-        assert noted("b") == {TOPIC_PARTITION: 7}
-        await fixture.until(lambda: not noted("a"))
+        assert checkpointed("b") == {TOPIC_PARTITION: 7}
+        await fixture.until(lambda: not checkpointed("a"))
         assert waited == []
         assert reported == [b"0\n1\nt 0 7\n"], "a power cut would find it, once the controller may have heard"
 

@@ -183,7 +183,7 @@ public class Shared {
             case "release": partition.releaseAcquiredRecords(w[1]); return "";
             case "tick": timers.advance(now + Long.parseLong(w[1])); return "";
             case "mode": mode = w[1]; return "";
-            case "settle":
+            case "complete":
                 if (!held.isEmpty()) held.poll().complete(result(w[1].equals("ok") ? 0 : Errors.UNKNOWN_SERVER_ERROR.code()));
                 return "";
             default: partition.updateCacheAndOffsets(Long.parseLong(w[1])); return "";

@@ -32,7 +32,7 @@ from ottla.wire.messages import produce as p
 BROKERS = (1, 2, 3)
 METADATA_TOPIC = "__cluster_metadata"
 MISSING_ID = bytes(15) + b"\x63"
-_CHANCE = ("controller_id", "throttle_time_ms")
+_RANDOM_FIELDS = ("controller_id", "throttle_time_ms")
 _IN_ANY_ORDER = {"isr_nodes"}
 _QUORUM = ("leader_id", "leader_epoch", "high_watermark", "end_offset", "size", "epoch", "node_endpoints")
 """Fields that depend on the elections of the quorum."""
@@ -184,7 +184,7 @@ class ThreeNodeSession:
 def without_variable_fields(value: Any, *, quorum: bool) -> Any:
     """Return a response without random parts."""
     if isinstance(value, dict):
-        gone = _CHANCE + (_QUORUM if quorum else ())
+        gone = _RANDOM_FIELDS + (_QUORUM if quorum else ())
         out = {k: without_variable_fields(v, quorum=quorum) for k, v in value.items() if k not in gone}
         for name in _IN_ANY_ORDER & out.keys():
             out[name] = sorted(out[name])  # in the order of catching up
@@ -358,7 +358,7 @@ def offsets_and_epochs(three: ThreeNodeSession) -> None:
                 three.call(f"end of {epoch} in {current}", node, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request)
 
 
-def isr_changes(three: ThreeNodeSession) -> None:
+def refused_isr_changes(three: ThreeNodeSession) -> None:
     """Send changes of an ISR that the controller refuses."""
     for name, broker, broker_epoch in (("nobody's", 9, 1), ("an old one's", 1, 0)):
         for version in (2, 3):
@@ -387,5 +387,5 @@ def run_session(nodes: Sequence[NodePorts]) -> list[RecordedAnswer]:
 
 
 def _parts(*more: Callable[[ThreeNodeSession], None]) -> Iterator[Callable[[ThreeNodeSession], None]]:
-    yield from (elections, reassignments, topic_creation, metadata, records, offsets_and_epochs, isr_changes)
+    yield from (elections, reassignments, topic_creation, metadata, records, offsets_and_epochs, refused_isr_changes)
     yield from more

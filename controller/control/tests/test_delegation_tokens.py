@@ -45,7 +45,7 @@ def with_records(*records: Any) -> MetadataImage:
     return run_to_end(draft.image(1, 1))
 
 
-def decided(
+def decide(
     request: Any, image: MetadataImage, principal: str = "User:alice", version: int = 3, **static: str
 ) -> ControllerResult:
     settings = {**STATIC, **{k.replace("_", "."): v for k, v in static.items()}}
@@ -56,7 +56,7 @@ def decided(
 
 
 def created(request: CreateDelegationTokenRequest, **more: Any) -> ControllerResult:
-    return decided(request, MetadataImage(), **more)
+    return decide(request, MetadataImage(), **more)
 
 
 # ------------------------------------------------------------------ create
@@ -181,7 +181,7 @@ def test_renew_delegation_token_returns_expiration_or_error(
     token: DelegationTokenRecord, principal: str, period_ms: int, code: int, end_ms: int
 ) -> None:
     request = RenewDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
-    decision = decided(request, with_records(token, token_record("t0")), principal)
+    decision = decide(request, with_records(token, token_record("t0")), principal)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
     times = {"max_timestamp": token.max_timestamp, "expiration_timestamp": end_ms}
     assert decision.records == ([] if code else [token_record(**times)])
@@ -193,7 +193,7 @@ def test_expire_delegation_token_returns_expiration_or_error(
     token: DelegationTokenRecord, principal: str, period_ms: int, code: int, end_ms: int
 ) -> None:
     request = ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
-    decision = decided(request, with_records(token, token_record("t0")), principal)
+    decision = decide(request, with_records(token, token_record("t0")), principal)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
     assert decision.records == ([] if code else [token_record(expiration_timestamp=end_ms)])
 
@@ -202,7 +202,7 @@ def test_expire_delegation_token_returns_expiration_or_error(
 @pytest.mark.parametrize("token", [token_record(), PAST, TOO_OLD])
 def test_expire_delegation_token_negative_period_removes_it_at_once(token: DelegationTokenRecord) -> None:
     image = with_records(token, token_record("t0"))
-    decision = decided(ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), -1), image)
+    decision = decide(ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), -1), image)
     assert decision.response.expiry_timestamp_ms == NOW
     assert decision.records == [RemoveDelegationTokenRecord("t1")]
     assert image_records(with_records(token, token_record("t0"), *decision.records)) is not None
@@ -223,7 +223,7 @@ def test_expire_delegation_token_negative_period_removes_it_at_once(token: Deleg
 def test_delegation_token_request_with_unknown_hmac_returns_error(
     cls: Any, shown: bytes, static: dict[str, str], code: ErrorCode
 ) -> None:
-    decision = decided(cls(shown, -1), with_records(token_record()), **static)
+    decision = decide(cls(shown, -1), with_records(token_record()), **static)
     assert (decision.response.error_code, decision.records) == (code, [])
 
 

@@ -45,7 +45,7 @@ WITH_ALICE = after(
 )
 
 
-def decided(deletions, upsertions, image: MetadataImage = WITH_ALICE):
+def decide(deletions, upsertions, image: MetadataImage = WITH_ALICE):
     decision = run_to_end(
         scram_credentials.alter_scram_credentials(image, AlterUserScramCredentialsRequest(deletions, upsertions))
     )
@@ -54,7 +54,7 @@ def decided(deletions, upsertions, image: MetadataImage = WITH_ALICE):
 
 @pytest.mark.behaviour("S-323")
 def test_alter_scram_credentials_derives_keys_from_salted_password():
-    _, records = decided([], [up("bob")])
+    _, records = decide([], [up("bob")])
     keys = derive_credential(SCRAM_SHA_256, SALTED, b"salt", 4096)
     assert records == [UserScramCredentialRecord("bob", 1, b"salt", keys.stored_key, keys.server_key, 4096)]
 
@@ -86,7 +86,7 @@ def test_alter_scram_credentials_derives_keys_from_salted_password():
     ],
 )
 def test_alter_scram_credentials_invalid_row_returns_error_for_that_user(deletions, upsertions, codes, count):
-    errors, records = decided(deletions, upsertions)
+    errors, records = decide(deletions, upsertions)
     assert (errors, len(records)) == (codes, count)
 
 
@@ -108,9 +108,9 @@ def lists(ups: int, downs: int, salt_bytes: int = 4) -> tuple[list[Any], list[An
 )
 def test_alter_scram_credentials_above_batch_limit_fails_all_users(most: Any, too_many: Any, code: ErrorCode) -> None:
     image = MetadataImage(others={("scram", f"d{n}", 1): UserScramCredentialRecord() for n in range(11_000)})
-    errors, records = decided(*most, image)
+    errors, records = decide(*most, image)
     assert (set(errors.values()), len(records)) == ({0}, len(most[0]) + len(most[1]))
-    errors, records = decided(*too_many, image)
+    errors, records = decide(*too_many, image)
     assert (set(errors.values()), records) == ({code}, [])
     assert set(errors) == {x.name for x in (*too_many[0], *too_many[1])}
 
@@ -124,13 +124,13 @@ def test_alter_scram_credentials_of_many_users_yields():
     )
     steps = scram_credentials.alter_scram_credentials(image, AlterUserScramCredentialsRequest(downs, ups))
     assert len(list(steps)) >= 2 * 250 + 200, "deletions, upsertions and errors"
-    errors, records = decided(downs, ups, image)
+    errors, records = decide(downs, ups, image)
     assert len(errors) == 500
     assert len(records) == 251
 
 
 def test_alter_scram_credentials_deleted_credential_is_not_in_snapshot():
-    _, records = decided([down()], [up("bob")])
+    _, records = decide([down()], [up("bob")])
     image = after(records, WITH_ALICE)
     assert ("scram", "alice", 1) not in image.others
     assert [x.name for x in image_records(image) if isinstance(x, UserScramCredentialRecord)] == ["bob"]
@@ -182,7 +182,7 @@ def test_alter_scram_credentials_too_long_salt_returns_unacceptable_credential(s
     client.
     """
     upsertion = ScramCredentialUpsertion("bob", 1, 4096, b"s" * salt_bytes, b"p" * salted_bytes)
-    codes, records = decided([], [upsertion])
+    codes, records = decide([], [upsertion])
     assert codes == {"bob": 0 if is_kept else ErrorCode.UNACCEPTABLE_CREDENTIAL}
     assert len(records) == is_kept
 
@@ -191,9 +191,9 @@ def test_alter_scram_credentials_empty_salted_password_returns_unknown_server_er
     """As in Java, which accepts no empty key."""
     fine = ScramCredentialUpsertion("f", 1, 4096, b"salt", b"p")
     empty = ScramCredentialUpsertion("e", 1, 4096, b"salt", b"")
-    codes, records = decided([], [fine, empty])
+    codes, records = decide([], [fine, empty])
     assert (codes, len(records)) == ({"f": 0, "e": ErrorCode.UNKNOWN_SERVER_ERROR}, 1)
     for twice in ([fine, fine], [fine, empty]):
         twice[0].name = twice[1].name = "t"
         for order in (twice, twice[::-1]):
-            assert decided([], order)[0] == {"t": ErrorCode.DUPLICATE_RESOURCE}, "duplicates are checked first"
+            assert decide([], order)[0] == {"t": ErrorCode.DUPLICATE_RESOURCE}, "duplicates are checked first"

@@ -207,27 +207,27 @@ def test_delta_from_empty_contains_all_metadata() -> None:
     assert MetadataDelta.from_empty(MetadataImage()).is_empty
 
 
-def _random_record(chance: random.Random) -> Message:
-    topic = chance.randrange(1, 5)
-    match chance.randrange(6):
+def _random_record(rng: random.Random) -> Message:
+    topic = rng.randrange(1, 5)
+    match rng.randrange(6):
         case 0:
             return TopicRecord(f"n{topic}", topic_id(topic))
         case 1:
             return RemoveTopicRecord(topic_id(topic))
         case 2:
-            return ConfigRecord(RESOURCE_TOPIC, f"n{topic}", "a", chance.choice([None, "1", "2"]))
+            return ConfigRecord(RESOURCE_TOPIC, f"n{topic}", "a", rng.choice([None, "1", "2"]))
         case 3:
-            return PartitionChangeRecord(chance.randrange(4), topic_id(topic), leader=chance.randrange(3))
+            return PartitionChangeRecord(rng.randrange(4), topic_id(topic), leader=rng.randrange(3))
         case _:
-            return partition(chance.randrange(4), topic)
+            return partition(rng.randrange(4), topic)
 
 
 def test_delta_random_records_name_all_differences() -> None:
     for seed in range(200):
-        chance = random.Random(seed)
-        base, _ = after(MetadataImage(), *(_random_record(chance) for _ in range(20)))
+        rng = random.Random(seed)
+        base, _ = after(MetadataImage(), *(_random_record(rng) for _ in range(20)))
         kept = repr(base)
-        image, delta = after(base, *(_random_record(chance) for _ in range(chance.randrange(8))))
+        image, delta = after(base, *(_random_record(rng) for _ in range(rng.randrange(8))))
         assert repr(base) == kept
         for name in {*base.topics, *image.topics}:
             old, new = base.topics.get(name), image.topics.get(name)

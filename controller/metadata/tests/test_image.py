@@ -145,8 +145,8 @@ def test_image_random_records_survive_snapshot() -> None:
     kinds = [record for records in KEPT for record in records] + [removal for _, removal in REMOVALS]
     kinds.remove(TopicRecord("u", topic_id(1)))  # an id has one name
     for seed in range(100):
-        chance = random.Random(seed)
-        image, _ = after(BASE, *(chance.choice(kinds) for _ in range(chance.randrange(30))))
+        rng = random.Random(seed)
+        image, _ = after(BASE, *(rng.choice(kinds) for _ in range(rng.randrange(30))))
         assert content(reload_image(image)) == content(image)
 
 

@@ -45,13 +45,13 @@ def test_persistent_int_map_change_copies_one_shard() -> None:
 
 
 def test_persistent_int_map_random_changes_equal_dict() -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     numbers: PersistentIntMap[int] = PersistentIntMap()
     plain: dict[int, int] = {}
     for _ in range(300):
         draft = numbers.builder()
-        for _ in range(chance.randrange(4)):
-            at, value = chance.randrange(400), chance.random()
+        for _ in range(rng.randrange(4)):
+            at, value = rng.randrange(400), rng.random()
             before = dict(numbers)
             draft[at] = plain[at] = int(value * 1000)
             assert draft.get(at) == plain[at]

@@ -24,8 +24,8 @@ def image(*brokers: RegisterBrokerRecord) -> MetadataImage:
     return MetadataImage(brokers={b.broker_id: b for b in brokers})
 
 
-def placed(where: MetadataImage, count: int, factor: int, chance: Callable[[], float] = lambda: 0.0) -> list[list[int]]:
-    placer = StripedReplicaPlacer(where, factor, chance)
+def placed(where: MetadataImage, count: int, factor: int, rng: Callable[[], float] = lambda: 0.0) -> list[list[int]]:
+    placer = StripedReplicaPlacer(where, factor, rng)
     return [placer.place_next() for _ in range(count)]
 
 
@@ -40,9 +40,9 @@ def test_place_next_starts_at_random_broker() -> None:
 
 
 def test_place_next_spreads_single_partition_topics_over_all_brokers() -> None:
-    chance = random.Random(5).random
+    rng = random.Random(5).random
     three = image(*(broker(i) for i in (1, 2, 3)))
-    leaders = Counter(placed(three, 1, 1, chance)[0][0] for _ in range(300))
+    leaders = Counter(placed(three, 1, 1, rng)[0][0] for _ in range(300))
     assert all(70 <= leaders[i] <= 130 for i in (1, 2, 3)), leaders
 
 
@@ -131,12 +131,12 @@ def test_place_next_broker_with_one_usable_directory_is_used() -> None:
 
 
 def test_random_index_and_shuffle_are_uniform() -> None:
-    chance = random.Random(1).random
-    assert {random_index(chance, 3) for _ in range(50)} == {0, 1, 2}
+    rng = random.Random(1).random
+    assert {random_index(rng, 3) for _ in range(50)} == {0, 1, 2}
     orders = Counter()
     for _ in range(600):
         items = [1, 2, 3]
-        shuffle(items, chance)
+        shuffle(items, rng)
         orders[tuple(items)] += 1
     assert len(orders) == 6
     assert all(60 <= n <= 140 for n in orders.values())

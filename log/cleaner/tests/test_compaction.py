@@ -235,9 +235,9 @@ def test_select_dirtiest_log_respects_ratio_and_max_compaction_lag() -> None:
 def test_compaction_full_offset_map_takes_several_passes() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
-    chance = random.Random(5)
+    rng = random.Random(5)
     for i in range(300):
-        append(log, [(b"k%d" % chance.randrange(60), b"v%d" % i)])
+        append(log, [(b"k%d" % rng.randrange(60), b"v%d" % i)])
     before = data(log)
     passes = compact(disk, log, map_bytes=ENTRY_BYTES * 10)
     assert len(passes) > 2
@@ -258,23 +258,23 @@ class CompactionHistory:
     """Random operations on a compacted log, and the records that a consumer may find."""
 
     seed: int
-    chance: random.Random = field(init=False)
+    rng: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
+        self.rng = random.Random(self.seed)
 
     def write(self, log: PartitionLog, now: int) -> None:
-        chance = self.chance
-        kind = chance.random()
+        rng = self.rng
+        kind = rng.random()
         items = [
-            (b"key-%d" % chance.randrange(12), None if chance.random() < 0.15 else b"v%d" % chance.randrange(10**6))
-            for _ in range(chance.randint(1, 6))
+            (b"key-%d" % rng.randrange(12), None if rng.random() < 0.15 else b"v%d" % rng.randrange(10**6))
+            for _ in range(rng.randint(1, 6))
         ]
-        codec = chance.choice(list(CompressionType))
+        codec = rng.choice(list(CompressionType))
         if kind < 0.6:
             append(log, items, now, codec=codec)
             return
-        pid = chance.randrange(3)
+        pid = rng.randrange(3)
         known = log.producers.producers.get(pid)
         sequence = 0 if known is None else (known.last_sequence + 1)
         more = {"producer_id": pid, "producer_epoch": 0, "base_sequence": sequence, "codec": codec}
@@ -283,7 +283,7 @@ class CompactionHistory:
         elif kind < 0.9:
             append(log, items, now, attributes=TRANSACTIONAL_BIT, **more)
         elif pid in log.producers.ongoing_txns:
-            mark(log, pid, chance.randrange(2), now)
+            mark(log, pid, rng.randrange(2), now)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -295,25 +295,25 @@ def test_compaction_random_histories_keep_last_committed_values(part: int) -> No
 def run_history(seed: int) -> None:
     """Write, compact and crash; check that the last committed value of every key stays at its offset."""
     history = CompactionHistory(seed)
-    chance = history.chance
+    rng = history.rng
     memory: MemoryDisk = memory_disk(seed)
     disk = memory.session()
     log = new_log(disk, SETTINGS)
     now = NOW
     model: dict[bytes | None, tuple[int, bytes | None]] = {}
-    for _ in range(chance.randint(20, 120)):
+    for _ in range(rng.randint(20, 120)):
         history.write(log, now)
-        now += chance.choice([0, 1, KEEP_MS // 3])
-        if chance.random() < 0.08:
+        now += rng.choice([0, 1, KEEP_MS // 3])
+        if rng.random() < 0.08:
             log.flush()
             log.set_high_watermark(log.log_end_offset)
             before = data(log)
             model = last_of_keys(before)
-            crash = chance.random() < 0.4
+            crash = rng.random() < 0.4
             if crash:
-                disk.kill_at = memory.calls + chance.randint(1, 60)
+                disk.kill_at = memory.calls + rng.randint(1, 60)
             with contextlib.suppress(ProcessKilled):
-                compact(disk, log, now, chance.choice([1 << 20, ENTRY_BYTES * 4]))
+                compact(disk, log, now, rng.choice([1 << 20, ENTRY_BYTES * 4]))
             if crash:
                 end, point = log.log_end_offset, log.cleaner_offset
                 disk.kill()

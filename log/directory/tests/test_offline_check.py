@@ -51,13 +51,13 @@ def test_check_undamaged_directory_reports_no_problem(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_check_reports_result_of_recovery_without_changes(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     path = directory(tmp_path)
-    victim = chance.choice(sorted((tmp_path / "data" / "t-1").glob("*.log"))[:-1])
+    victim = rng.choice(sorted((tmp_path / "data" / "t-1").glob("*.log"))[:-1])
     raw = bytearray(victim.read_bytes())
-    at = chance.randrange(len(raw))
-    if chance.random() < 0.5:
-        raw[at] ^= 1 << chance.randrange(8)
+    at = rng.randrange(len(raw))
+    if rng.random() < 0.5:
+        raw[at] ^= 1 << rng.randrange(8)
     else:
         del raw[at:]
     victim.write_bytes(raw)

@@ -89,9 +89,9 @@ class GroupMember:
         if code:
             return False
         self._epoch = answer.member_epoch
-        return answer.assignment is not None and await self._take(answer.assignment)
+        return answer.assignment is not None and await self._set_assignment(answer.assignment)
 
-    async def _take(self, assignment: ch.Assignment) -> bool:
+    async def _set_assignment(self, assignment: ch.Assignment) -> bool:
         unknown = [row.topic_id for row in assignment.topic_partitions if row.topic_id not in self._names]
         if unknown:
             self._names = {topic.topic_id: topic.name or "" for topic in (await self._client.metadata(None)).topics}

@@ -33,7 +33,7 @@ from ottla.wire.messages.consumer_protocol import (
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 STARTS = {T0: 10, T1: 0, U0: 5}
 ENDS = {T0: 100, T1: 50, U0: 5}
-BY_TIME = {T0: 42, T1: -1, U0: -1}
+TIMESTAMP_OFFSETS = {T0: 42, T1: -1, U0: -1}
 NOW_MS = 1_700_000_000_000
 
 
@@ -44,8 +44,8 @@ class RecordingOffsetLookup:
         self.times: list[int] = []
 
     async def __call__(self, places: Iterable[TopicPartitionKey], timestamp: int) -> dict[TopicPartitionKey, int]:
-        known = {EARLIEST: STARTS, LATEST: ENDS}.get(timestamp, BY_TIME)
-        if known is BY_TIME:
+        known = {EARLIEST: STARTS, LATEST: ENDS}.get(timestamp, TIMESTAMP_OFFSETS)
+        if known is TIMESTAMP_OFFSETS:
             self.times.append(timestamp)
         return {at: known[at] for at in places}
 

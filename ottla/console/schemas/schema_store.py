@@ -70,7 +70,7 @@ class SchemaFile(NamedTuple):
     """Name of a file with a schema, and its time and size, by which a change of the file is noticed."""
 
     name: str
-    stamp: tuple[int, int]
+    mtime_and_size: tuple[int, int]
     """Time of the last change (ns since 1970) and size in bytes: a file with other ones is read again."""
 
 
@@ -287,9 +287,9 @@ class SchemaStore:
             out: dict[str, tuple[str, Decoder | Problem]] = {}
             for part, file in found.items():
                 cached = self._by_file.get(file.name)
-                if cached is None or cached[0] != file.stamp:
+                if cached is None or cached[0] != file.mtime_and_size:
                     raw = await self._env.in_thread(partial(_read_file, Path(directory, file.name)))
-                    cached = file.stamp, await run_in_background(self._env, _load_file(file.name, raw))
+                    cached = file.mtime_and_size, await run_in_background(self._env, _load_file(file.name, raw))
                     self._by_file.put(file.name, cached, len(raw))
                 out[part] = file.name, cached[1]
         except OSError as error:

@@ -62,7 +62,7 @@ def reader_without_read(outcome: OperationOutcome, *, by_all: bool) -> Transacti
     return operations.end(number, outcome)
 
 
-def looked(*looks: tuple[float, int, int]) -> HistoryBuilder:
+def with_offsets(*looks: tuple[float, int, int]) -> HistoryBuilder:
     """Return time, last stable offset, high watermark."""
     operations = history()
     for now_s, stable, high in looks:
@@ -119,9 +119,11 @@ CASES = [
         TransactionHistoryBuilder().read_all(1).add_send(1, outcome=FAIL).add_send(2).add_poll(2),
         TransactionHistoryBuilder().read_all(1).add_send(1, outcome=FAIL).add_send(2).add_poll(2, at=1),
     ),
-    AnomalyCase("lso-stuck", looked((0, 5, 9), (LATE, 5, 9)), looked((0, 5, 9), (LATE, 6, 9))),
+    AnomalyCase("lso-stuck", with_offsets((0, 5, 9), (LATE, 5, 9)), with_offsets((0, 5, 9), (LATE, 6, 9))),
     AnomalyCase(
-        "lso-stuck", looked((0, 5, 5), (1, 5, 9), (LATE + 1, 5, 30)), looked((0, 5, 9), (5, 5, 5), (LATE, 5, 30))
+        "lso-stuck",
+        with_offsets((0, 5, 5), (1, 5, 9), (LATE + 1, 5, 30)),
+        with_offsets((0, 5, 9), (5, 5, 5), (LATE, 5, 30)),
     ),
 ]
 
@@ -150,7 +152,7 @@ def test_read_committed_reader_past_aborted_records_has_no_anomaly() -> None:
 
 
 def test_stuck_last_stable_offset_is_reported_once() -> None:
-    operations = looked((0, 5, 9), (LATE, 5, 9), (LATE + 1, 5, 10))
+    operations = with_offsets((0, 5, 9), (LATE, 5, 9), (LATE + 1, 5, 10))
     assert [x.name for x in found(operations)] == ["lso-stuck"]
 
 

@@ -29,7 +29,7 @@ def test_coordinator_crash_with_records_in_next_segment_recovers(step: str) -> N
     assert " ok\n" in run_module("sim.scenarios.coordinator_crash", "--step", step, "--seed", "4", "--seeds", "1")
 
 
-PLANTED = """
+SEEDED_RUN = """
 from sim.tests.seeded_faults.transaction_faults import {bug} as sow
 sow()
 from sim.scenarios.coordinator_crash import simulate_crash
@@ -43,7 +43,7 @@ print([name for seed in range(1, 3) for name, _ in simulate_crash(seed, Transact
 )
 def test_planted_bug_in_coordinator_recovery_is_found(bug: str, step: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PLANTED.format(bug=bug, step=step)],
+        [sys.executable, "-c", SEEDED_RUN.format(bug=bug, step=step)],
         env={**os.environ, "PYTHONHASHSEED": "0"},
         capture_output=True,
         text=True,

@@ -88,13 +88,13 @@ def drop_single_marker() -> None:
     """The marker for one partition of a transaction is not sent."""
 
     def make(real: Any) -> Any:
-        def give(self: TxnMarkerSender, due: Any) -> None:
+        def deliver(self: TxnMarkerSender, due: Any) -> None:
             partitions = sorted(due.pending_transition.remaining_partitions)
             if len(partitions) > 1:
                 due.pending_transition.remaining_partitions.discard(partitions[-1])
             real(self, due)
 
-        return give
+        return deliver
 
     patch(TxnMarkerSender, "deliver", make)
 
@@ -103,10 +103,10 @@ def complete_after_first_marker() -> None:
     """A transaction is complete after the first marker."""
 
     def make(real: Any) -> Any:
-        def marked(self: TransactionStateMachine, event: Any) -> Any:
+        def on_markers_written(self: TransactionStateMachine, event: Any) -> Any:
             return real(self, event._replace(partitions=tuple(event.pending_transition.remaining_partitions)))
 
-        return marked
+        return on_markers_written
 
     patch(TransactionStateMachine, "_on_markers_written", make)
 
@@ -133,11 +133,11 @@ def skip_fencing() -> None:
     """InitProducerId returns the epoch of the previous producer."""
 
     def make(real: Any) -> Any:
-        def begun(txn: Any, *rest: Any) -> Any:
+        def prepared(txn: Any, *rest: Any) -> Any:
             made = real(txn, *rest)
             return made._replace(producer_epoch=max(txn.producer_epoch, 0)) if txn.producer_epoch >= 0 else made
 
-        return begun
+        return prepared
 
     patch(init_producer_id, "prepare_init_producer_id", make)
 

@@ -204,12 +204,12 @@ class SimShareMember(SimGroupMember):
 
     def _schedule_verdict(self, session: SimShareSession, place: HistoryPartition, offset: int) -> None:
         rng = self.simulation.rng
-        chance, verdict = rng.random(), NO_VERDICT
+        draw, verdict = rng.random(), NO_VERDICT
         for kind, share in VERDICTS:
-            if chance < share:
+            if draw < share:
                 verdict = kind
                 break
-            chance -= share
+            draw -= share
         late = rng.random() < LATE_SHARE and not self.is_stable_phase
         at = self.simulation.now_s() + rng.random() * (LATE_PROCESSING_S if late else MAX_PROCESSING_S)
         session.ready.setdefault(place, {})[offset] = (at, ACCEPT if self.is_stable_phase else verdict)

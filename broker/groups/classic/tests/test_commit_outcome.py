@@ -28,7 +28,7 @@ def test_join_group_new_group_created_when_record_committed() -> None:
     assert shard.join("a") is None
     assert shard.machine.classic_groups.groups == {}
     assert len(shard.log) == 1
-    shard.settle()
+    shard.complete_writes()
     assert shard.answers["a"].error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert shard.group.state is ClassicGroupState.EMPTY
 
@@ -36,7 +36,7 @@ def test_join_group_new_group_created_when_record_committed() -> None:
 def test_join_group_record_refused_creates_no_group() -> None:
     shard = waiting(GroupShardFixture())
     shard.join("a", version=6)
-    shard.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    shard.complete_writes(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     answer = shard.answers["a"]
     assert (answer.error_code, answer.member_id, answer.protocol_name) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "", "")
     assert shard.machine.classic_groups.groups == {}
@@ -46,7 +46,7 @@ def test_join_group_two_members_creating_same_group_are_both_members() -> None:
     shard = waiting(GroupShardFixture(initial_rebalance_delay_ms=3000))
     shard.join("a", version=3)
     shard.join("b", version=3)
-    shard.settle()
+    shard.complete_writes()
     assert len(shard.group.members) == 2
 
 
@@ -69,7 +69,7 @@ def assigning() -> tuple[GroupShardFixture, list[str], int]:
 def test_sync_group_assignment_takes_effect_when_record_committed() -> None:
     shard, members, generation = assigning()
     assert shard.group.members[members[1]].assignment != b"share"
-    shard.settle()
+    shard.complete_writes()
     assert shard.answers["follower"].assignment == b"share"
     assert shard.answers["leader"].assignment == b"", "whom the leader forgets gets nothing"
     assert shard.group.state is ClassicGroupState.STABLE
@@ -81,7 +81,7 @@ def test_sync_group_assignment_takes_effect_when_record_committed() -> None:
 
 def test_sync_group_assignment_refused_restarts_rebalance() -> None:
     shard, members, generation = assigning()
-    shard.settle(ErrorCode.NOT_COORDINATOR)
+    shard.complete_writes(ErrorCode.NOT_COORDINATOR)
     assert {shard.answers[t].error_code for t in ("leader", "follower")} == {ErrorCode.NOT_COORDINATOR}
     assert shard.group.state is ClassicGroupState.PREPARING_REBALANCE
     assert all(m.assignment == b"" for m in shard.group.members.values())
@@ -95,12 +95,12 @@ def test_sync_group_assignment_committed_after_generation_ended_is_ignored(error
     shard, members, generation = assigning()
     shard.join("leader again", members[0], names=("range", "more"))
     assert shard.answers["follower"].error_code == ErrorCode.REBALANCE_IN_PROGRESS, "it did not wait for the record"
-    shard.settle(error)
+    shard.complete_writes(error)
     assert shard.group.state is ClassicGroupState.PREPARING_REBALANCE
     shard.join("follower again", members[1])
     assert (shard.group.state, shard.group.generation) == (ClassicGroupState.COMPLETING_REBALANCE, generation + 1)
     shard.unsettled.append(shard.machine.classic_groups and _assigned(generation))
-    shard.settle(error)
+    shard.complete_writes(error)
     assert shard.group.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
@@ -113,7 +113,7 @@ def _assigned(generation: int) -> Any:
 def test_sync_group_assignment_committed_after_group_removed_is_ignored() -> None:
     shard = GroupShardFixture()
     shard.unsettled.append(_assigned(3))
-    shard.settle()
+    shard.complete_writes()
     assert shard.machine.classic_groups.groups == {}
 
 
@@ -134,7 +134,7 @@ def test_static_member_rejoin_keeps_old_id_until_record_committed() -> None:
     assert shard.beat(old, 1) == 0
     assert [m.member_id for m in shard.machine.classic_groups.persisted_groups["g"].members] == ["i-id-b"]
     assert shard.machine.classic_groups.persisted_groups["g"].leader == "i-id-b"
-    shard.settle()
+    shard.complete_writes()
     answer = shard.answers["b"]
     assert (answer.error_code, answer.member_id, answer.leader) == (0, "i-id-b", "i-id-b")
     assert answer.skip_assignment
@@ -166,7 +166,7 @@ def test_static_follower_rejoin_returns_leader_id() -> None:
 def test_static_member_rejoin_record_refused_keeps_old_member_id() -> None:
     shard, old = static_group()
     shard.join("b", instance="i")
-    shard.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    shard.complete_writes(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     answer = shard.answers["b"]
     assert (answer.error_code, answer.member_id, answer.generation_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "", 1)
     assert list(shard.group.members) == [old]
@@ -179,7 +179,7 @@ def test_static_member_rejoin_after_group_left_stable_starts_rebalance() -> None
     shard.join("b", instance="i")
     shard.join("old leader rejoins", old, instance="i")
     assert shard.group.state is ClassicGroupState.COMPLETING_REBALANCE
-    shard.settle()
+    shard.complete_writes()
     assert shard.answers["b"].generation_id == 3, "a rebalance, as a known static member outside a stable group"
     assert list(shard.group.members) == ["i-id-b"]
 

@@ -51,7 +51,7 @@ class GroupShardFixture:
         if fx.on_commit_outcome is not None:
             self.unsettled.append(fx.on_commit_outcome)
             if self.commits:
-                self.settle()
+                self.complete_writes()
 
     def set(self, timers: list[Any]) -> None:
         for timer in timers:
@@ -61,7 +61,7 @@ class GroupShardFixture:
                 self._armed[timer.key] = self._count
                 heapq.heappush(self._heap, (timer.deadline_ms, self._count, timer.key))
 
-    def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
+    def complete_writes(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """Complete the pending writes."""
         while self.unsettled:
             self.apply(self.machine.handle(self.now, WriteResult(self.unsettled.pop(0), error)))

@@ -57,7 +57,7 @@ class RandomClassicGroupHistory:
         shard.commits = rng.random() < 0.8
         shard.apply(shard.machine.handle(shard.now, self.event()))
         if not shard.commits:
-            shard.settle(rng.choice([ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]))
+            shard.complete_writes(rng.choice([ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]))
         for group in self.groups.values():
             members = group.members.values()
             assert group.protocol_counts == Counter(name for m in members for name, _ in m.protocols)

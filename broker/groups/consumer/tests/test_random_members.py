@@ -39,7 +39,7 @@ class SlowConsumerMember(ConsumerMemberClient):
         topics = {topic for topic, _ in both}
         return [row(topic_id_of(topic), [n for t, n in both if t == topic]) for topic in sorted(topics)]
 
-    def slowly(self, **fields: Any) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
+    def beat_with_revoked(self, **fields: Any) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
         """Send a heartbeat that still reports revoked partitions as owned once."""
         before = dict(self.owned) if self.epoch else {}
         answer = self.beat(**fields)
@@ -106,7 +106,7 @@ class RandomConsumerGroupHistory:
             self.beat(member)
 
     def beat(self, member: SlowConsumerMember, **fields: object) -> None:
-        answer = member.slowly(instance_id=member.joining.get("instance_id"), **fields)
+        answer = member.beat_with_revoked(instance_id=member.joining.get("instance_id"), **fields)
         assert not answer.error_code or answer.error_code in KNOWN, answer
         if answer.error_code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.followers.remove(member)
@@ -136,7 +136,7 @@ class RandomConsumerGroupHistory:
         for member in group.members.values():
             assert member.epoch <= group.target_epoch
 
-    def settle(self) -> None:
+    def stop_faults(self) -> None:
         """Stop the faults: members send heartbeats or expire, and all subscribed topics are assigned."""
         for _ in range(40):
             for follower in list(self.followers):
@@ -158,4 +158,4 @@ def test_random_members_never_share_a_partition_and_group_becomes_stable(seed: i
     history = RandomConsumerGroupHistory(seed)
     for _ in range(120):
         history.step()
-    history.settle()
+    history.stop_faults()

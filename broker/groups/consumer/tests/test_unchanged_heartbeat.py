@@ -57,7 +57,7 @@ def test_fast_path_result_equals_full_path(seed: int, monkeypatch: pytest.Monkey
         monkeypatch.setattr(history, "wishes", lambda: {"subscribed_topic_names": ["a1", "b1"]})
     for _ in range(120):
         history.step()
-    history.settle()
+    history.stop_faults()
     assert both.seen > both.taken
     assert both.taken > 10 or not seed % 3
 

@@ -284,7 +284,7 @@ def test_group_id_with_uncommitted_classic_record_is_refused() -> None:
     assert shard.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND
     altered = shard.ask(partial(alter_offsets, group_id="g", topics={"t": frozenset({0})}))
     assert str(altered).endswith("Group g is not a share group.")
-    shard.settle()
+    shard.complete_writes()
     assert (shard.answers["c1"].error_code, shard.machine.find_share_group("g")) == (0, None)
 
 
@@ -292,7 +292,7 @@ def test_classic_group_with_refused_record_can_be_deleted() -> None:
     shard = ShareGroupShard()
     shard.commits = False
     shard.join("c1", version=3)
-    shard.settle(ErrorCode.REQUEST_TIMED_OUT)
+    shard.complete_writes(ErrorCode.REQUEST_TIMED_OUT)
     assert shard.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND, "the log says that it is another's"
     shard.apply(shard.machine.handle(shard.now, DeleteGroup("d1", "g")))
     assert shard.answers["d1"] is ErrorCode.NONE
@@ -305,7 +305,7 @@ def test_pending_classic_join_of_group_that_became_share_group_is_refused() -> N
     shard.join("c1", version=3)
     shard.apply(shard.machine.handle(shard.now, DeleteGroup("d1", "g")))
     shard.beat("m1", 0, ["t"])
-    shard.settle()
+    shard.complete_writes()
     assert shard.answers["c1"].code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert ("g" in shard.machine.classic_groups.groups, list(shard.group.members)) == (False, ["m1"])
 

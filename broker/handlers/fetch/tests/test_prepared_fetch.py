@@ -360,20 +360,20 @@ def test_prepared_fetch_random_requests_equal_the_handler(seed: int) -> None:
     more: dict[str, Any] = {}
     version, session, epoch = NEWEST, 0, -1
     for _ in range(250):
-        chance = rng.random()
-        if chance < 0.03:
+        draw = rng.random()
+        if draw < 0.03:
             version = rng.choice((4, 5, 7, 11, 12, 13, 16, NEWEST))
             session, epoch = 0, -1
-        elif chance < 0.06:
+        elif draw < 0.06:
             parts = rng.sample([("t", 0), ("t", 1), ("u", 0), ("u", 1)], rng.randint(1, 3))
-        elif chance < 0.09:
+        elif draw < 0.09:
             more = {"each": rng.choice((SIZE, 2 * SIZE, 1 << 20)), "isolation": rng.randint(0, 1)}
-        elif chance < 0.12 and version >= 7:
+        elif draw < 0.12 and version >= 7:
             session, epoch = 0, 0
-        elif chance < 0.16:
+        elif draw < 0.16:
             name, number = rng.choice("tu"), rng.randint(0, 1)
             nodes.change(lambda f, at=(name, number): f.hosted.replicas[at].append(make_batch(10), 1_000_000))
-        elif chance < 0.17:
+        elif draw < 0.17:
             nodes.change(next_epoch)
         named = [(name, number, rng.randint(0, 3 * BATCHES)) for name, number in parts]
         answer = nodes.fetch(request(*named, session=session, epoch=epoch, leader_epoch=-1, **more), version)

@@ -340,17 +340,17 @@ def test_prepared_produce_random_requests_equal_the_handler(seed: int) -> None:
     good = [make_batch(0, count, codec) for count in (1, 3, 50) for codec in CompressionType]
     bad = [parameters.values[0] for parameters in BATCHES[:-1]]
     for _ in range(250):
-        chance = rng.random()
-        if chance < 0.02:
+        draw = rng.random()
+        if draw < 0.02:
             version = rng.choice((3, 5, 7, 9, 11, 12, NEWEST))
-        elif chance < 0.06:
+        elif draw < 0.06:
             more = {"acks": rng.choice((-1, 1, 0)), "index": rng.randint(0, 1), "topic": rng.choice("tu")}
-        elif chance < 0.08:
+        elif draw < 0.08:
             nodes.change(use_settings(log_append_time=rng.random() < 0.3, segment_bytes=rng.choice((900, 1 << 20))))
-        elif chance < 0.09:
+        elif draw < 0.09:
             nodes.change(next_epoch)
         raw: Any = rng.choice(good if rng.random() < 0.8 else bad)
-        if chance > 0.6:
+        if draw > 0.6:
             sequence += rng.choice((0, 3, 3, 3, 1))
             raw = make_batch(0, producer_id=5, producer_epoch=0, base_sequence=sequence)
         nodes.produce(request(raw, **more), version)

@@ -16,7 +16,7 @@ from ottla.broker.handlers.transactions import (
 )
 from ottla.broker.handlers.transactions.batched_add_partitions import add_or_verify_partitions
 from ottla.broker.handlers.transactions.marker_writer import _MarkerWrites as Marking
-from ottla.broker.handlers.transactions.tests.test_txn_handlers import DenyingAuthorizer, asked
+from ottla.broker.handlers.transactions.tests.test_txn_handlers import DenyingAuthorizer, response_of
 from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, start
 from ottla.broker.tests.transaction_coordinator_fixture import (
     FIRST_ID,
@@ -183,5 +183,5 @@ def test_txn_offset_commit_without_permission_is_refused_in_steps() -> None:
     for _ in work.validate():
         seen, most = parts.looked_at, max(most, parts.looked_at - seen)
     assert most <= 2
-    answer: Any = asked(node, ApiKey.TXN_OFFSET_COMMIT, 3, request)
+    answer: Any = response_of(node, ApiKey.TXN_OFFSET_COMMIT, 3, request)
     assert [row.error_code for row in answer.topics[0].partitions] == [E.TOPIC_AUTHORIZATION_FAILED] * MANY

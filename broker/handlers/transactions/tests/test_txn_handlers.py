@@ -47,7 +47,7 @@ class DenyingAuthorizer:
         return (operation, resource) not in self._denied
 
 
-def asked(node: TransactionCoordinatorNode, key: ApiKey, version: int, request: Any) -> Any:
+def response_of(node: TransactionCoordinatorNode, key: ApiKey, version: int, request: Any) -> Any:
     out: list[Any] = []
 
     async def scenario() -> None:
@@ -89,13 +89,13 @@ def batch(*topics: tuple[str, list[int]], verify: bool, producer: tuple[int, int
 )
 def test_init_producer_id_invalid_request_is_refused(request_: InitProducerIdRequest, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode(led=False)
-    answer = asked(node, K.INIT_PRODUCER_ID, 5, request_)
+    answer = response_of(node, K.INIT_PRODUCER_ID, 5, request_)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
 @pytest.mark.behaviour("C-120")
 def test_init_producer_id_returns_id_and_epoch() -> None:
-    answer = asked(TransactionCoordinatorNode(), K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
+    answer = response_of(TransactionCoordinatorNode(), K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *A)
 
 
@@ -104,20 +104,20 @@ def test_init_producer_id_with_known_id_does_not_wait_for_id_block(monkeypatch: 
     node = TransactionCoordinatorNode()
     node.init()
     node.ids.remaining = 0
-    answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
+    answer = response_of(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, FIRST_ID, 1)
-    answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
+    answer = response_of(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
     assert (answer.error_code, answer.producer_id) == (E.COORDINATOR_LOAD_IN_PROGRESS, -1)
 
     async def ready() -> None:
         node.ids.remaining = 1
 
     monkeypatch.setattr(node.ids, "wait_available", ready)
-    answer = asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
+    answer = response_of(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("new", 1_000))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, FIRST_ID + 1, 0)
     node.transactions.on_resignation(node.replica)
     monkeypatch.undo()
-    assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000)).error_code == E.NOT_COORDINATOR
+    assert response_of(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000)).error_code == E.NOT_COORDINATOR
 
 
 @pytest.mark.behaviour("C-121")
@@ -125,7 +125,7 @@ def test_init_producer_id_with_known_id_does_not_wait_for_id_block(monkeypatch: 
 def test_init_producer_id_fenced_error_code_by_version(version: int, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
-    answer = asked(node, K.INIT_PRODUCER_ID, version, InitProducerIdRequest("x", 1_000, FIRST_ID, 7))
+    answer = response_of(node, K.INIT_PRODUCER_ID, version, InitProducerIdRequest("x", 1_000, FIRST_ID, 7))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
@@ -144,7 +144,7 @@ def test_init_producer_id_fenced_error_code_by_version(version: int, code: Error
 def test_init_producer_id_without_permission_returns_error(name: str | None, denied: Any, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.fixture.services.authorizer = DenyingAuthorizer(*denied)
-    assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(name, 1_000)).error_code == code
+    assert response_of(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(name, 1_000)).error_code == code
 
 
 @pytest.mark.behaviour("C-121", "S-339")
@@ -152,7 +152,7 @@ def test_init_producer_id_with_write_on_any_topic_is_allowed() -> None:
     node = TransactionCoordinatorNode()
     node.fixture.services.authorizer = DenyingAuthorizer((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
     node.ids.try_generate = node.ids.next_id  # type: ignore[attr-defined]
-    assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(None, 1_000)).producer_id == FIRST_ID
+    assert response_of(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(None, 1_000)).producer_id == FIRST_ID
 
 
 # ---------------------------------------------------------------------- AddPartitionsToTxn
@@ -163,7 +163,7 @@ def test_add_partitions_to_txn_one_invalid_partition_refuses_all() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     request = adding(("t", [0, 1, 9]), ("gone", [0]), (TOPIC, [0]))
-    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, request)
+    answer = response_of(node, K.ADD_PARTITIONS_TO_TXN, 3, request)
     assert partition_codes(answer.results_by_topic_v3_and_below) == {
         ("t", 0): E.OPERATION_NOT_ATTEMPTED,
         ("t", 1): E.OPERATION_NOT_ATTEMPTED,
@@ -178,7 +178,7 @@ def test_add_partitions_to_txn_one_invalid_partition_refuses_all() -> None:
 def test_add_partitions_to_txn_returns_same_code_for_all_partitions() -> None:
     node = TransactionCoordinatorNode()
     node.init()
-    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0, 2])))
+    answer = response_of(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0, 2])))
     assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): 0, ("t", 2): 0}
     assert (node.seen().partitions, node.seen().client_transaction_version) == ({("t", 0), ("t", 2)}, 0)
 
@@ -188,7 +188,7 @@ def test_add_partitions_to_txn_returns_same_code_for_all_partitions() -> None:
 def test_add_partitions_to_txn_fenced_error_code_by_version(version: int, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
-    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, version, adding(("t", [0]), producer=(FIRST_ID, 3)))
+    answer = response_of(node, K.ADD_PARTITIONS_TO_TXN, version, adding(("t", [0]), producer=(FIRST_ID, 3)))
     assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): code}
 
 
@@ -205,7 +205,7 @@ def test_add_partitions_to_txn_refused_before_coordinator(name: str, denied: Any
     node = TransactionCoordinatorNode()
     node.init()
     node.fixture.services.authorizer = DenyingAuthorizer(*denied)
-    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0]), name=name))
+    answer = response_of(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0]), name=name))
     assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): code}
 
 
@@ -213,7 +213,7 @@ def test_add_partitions_to_txn_refused_before_coordinator(name: str, denied: Any
 def test_add_partitions_to_txn_batched_adds_with_version_2() -> None:
     node = TransactionCoordinatorNode()
     node.init()
-    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 5, AddPartitionsToTxnRequest([batch(("t", [1]), verify=False)]))
+    answer = response_of(node, K.ADD_PARTITIONS_TO_TXN, 5, AddPartitionsToTxnRequest([batch(("t", [1]), verify=False)]))
     assert [(x.transactional_id, partition_codes(x.topic_results)) for x in answer.results_by_transaction] == [
         ("x", {("t", 1): 0})
     ]
@@ -226,7 +226,7 @@ def test_add_partitions_to_txn_verify_only_returns_result_per_partition() -> Non
     node.init()
     node.add(A, 1)
     transactions = [batch(("t", [0, 1]), verify=True), batch(("t", [1]), verify=True, producer=(FIRST_ID, 1))]
-    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest(transactions))
+    answer = response_of(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest(transactions))
     assert [partition_codes(x.topic_results) for x in answer.results_by_transaction] == [
         {("t", 0): E.TRANSACTION_ABORTABLE, ("t", 1): 0},
         {("t", 1): E.PRODUCER_FENCED},
@@ -237,7 +237,7 @@ def test_add_partitions_to_txn_verify_only_returns_result_per_partition() -> Non
 def test_add_partitions_to_txn_batched_requires_cluster_action() -> None:
     node = TransactionCoordinatorNode()
     node.fixture.services.authorizer = DenyingAuthorizer((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER))
-    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest([batch(("t", [0]), verify=True)]))
+    answer = response_of(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest([batch(("t", [0]), verify=True)]))
     assert (answer.error_code, answer.results_by_transaction) == (E.CLUSTER_AUTHORIZATION_FAILED, [])
 
 
@@ -257,7 +257,7 @@ def with_groups(node: TransactionCoordinatorNode) -> TransactionCoordinatorNode:
 def test_add_offsets_to_txn_adds_partition_of_group() -> None:
     node = with_groups(TransactionCoordinatorNode())
     node.init()
-    answer = asked(node, K.ADD_OFFSETS_TO_TXN, 4, AddOffsetsToTxnRequest("x", *A, "group"))
+    answer = response_of(node, K.ADD_OFFSETS_TO_TXN, 4, AddOffsetsToTxnRequest("x", *A, "group"))
     assert answer.error_code == 0
     assert (node.seen().partitions, node.seen().client_transaction_version) == ({("__consumer_offsets", 5)}, 0)
 
@@ -281,7 +281,10 @@ def test_add_offsets_to_txn_invalid_returns_error(
     node = with_groups(TransactionCoordinatorNode())
     node.init()
     node.fixture.services.authorizer = DenyingAuthorizer(*denied)
-    assert asked(node, K.ADD_OFFSETS_TO_TXN, version, AddOffsetsToTxnRequest(name, *producer, "g")).error_code == code
+    assert (
+        response_of(node, K.ADD_OFFSETS_TO_TXN, version, AddOffsetsToTxnRequest(name, *producer, "g")).error_code
+        == code
+    )
 
 
 @pytest.mark.behaviour("C-131", "C-132", "C-133", "P-80")
@@ -292,7 +295,7 @@ def test_end_txn_returns_producer_id_and_epoch_by_version(version: int, outcome:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0)
-    answer = asked(node, K.END_TXN, version, EndTxnRequest("x", *A, committed=True))
+    answer = response_of(node, K.END_TXN, version, EndTxnRequest("x", *A, committed=True))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *outcome)
 
 
@@ -313,7 +316,7 @@ def test_end_txn_invalid_returns_error(version: int, name: str, epoch: int, deni
     node = TransactionCoordinatorNode()
     node.init()
     node.fixture.services.authorizer = DenyingAuthorizer(*denied)
-    answer = asked(node, K.END_TXN, version, EndTxnRequest(name, FIRST_ID, epoch, committed=True))
+    answer = response_of(node, K.END_TXN, version, EndTxnRequest(name, FIRST_ID, epoch, committed=True))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
@@ -325,7 +328,7 @@ def test_describe_transactions_returns_state_and_partitions() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0, 2)
-    answer = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x", "nobody", ""]))
+    answer = response_of(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x", "nobody", ""]))
     row, absent, empty = answer.transaction_states
     assert (row.error_code, row.transaction_state, row.transaction_timeout_ms) == (0, "Ongoing", 9_000)
     assert (row.producer_id, row.producer_epoch, row.transaction_start_time_ms) == (*A, 1_000_000)
@@ -348,19 +351,19 @@ def test_describe_transactions_without_permission_hides_id_or_topics(denied: Any
     node.init()
     node.add(A, 0)
     node.fixture.services.authorizer = DenyingAuthorizer(denied)
-    (row,) = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
+    (row,) = response_of(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
     assert (row.error_code, len(row.topics)) == (code, topics)
 
 
 @pytest.mark.behaviour("C-158")
 def test_describe_transactions_not_coordinator_returns_error() -> None:
     node = TransactionCoordinatorNode(led=False)
-    (row,) = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
+    (row,) = response_of(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
     assert row.error_code == E.NOT_COORDINATOR
 
 
 def listed(node: TransactionCoordinatorNode, version: int = 2, **filters: Any) -> Any:
-    return asked(node, K.LIST_TRANSACTIONS, version, ListTransactionsRequest(**filters))
+    return response_of(node, K.LIST_TRANSACTIONS, version, ListTransactionsRequest(**filters))
 
 
 def three() -> TransactionCoordinatorNode:

@@ -49,7 +49,7 @@ def answer(*rows: tuple[PartitionKey, PartitionData], session: int = 0, error: i
     return FetchResponse(error_code=error, session_id=session, responses=topics)
 
 
-def asked(request: FetchRequest | None) -> list[PartitionKey]:
+def requested(request: FetchRequest | None) -> list[PartitionKey]:
     assert request is not None
     return [(t.topic_id, p.partition) for t in request.topics for p in t.partitions]
 
@@ -106,12 +106,12 @@ def test_incremental_fetch_names_changed_and_forgotten_partitions() -> None:
     ours.update_log_state(A, 100, 4, 10)
     ours.update_log_state(B, 120, 5, 12)
     second = ours.build_fetch(0)
-    assert (session(second), asked(second), forgotten(second)) == ((9, 1), [B], [])
+    assert (session(second), requested(second), forgotten(second)) == ((9, 1), [B], [])
     assert ours.process_response(answer(session=9), 0) == []
     ours.remove_partition(A)
     ours.add_partition(C, 1, 0, -1, 0)
     third = ours.build_fetch(0)
-    assert (session(third), asked(third), forgotten(third)) == ((9, 2), [C], [A])
+    assert (session(third), requested(third), forgotten(third)) == ((9, 2), [C], [A])
     assert ours.process_response(answer((B, row(1)), session=9), 0) == [AppendOutcome(B, b"batches", 90, 12)]
 
 
@@ -130,7 +130,7 @@ def test_leader_without_sessions_gets_full_requests() -> None:
     ours = following(A, B)
     for _ in range(2):
         request = ours.build_fetch(0)
-        assert (session(request), asked(request)) == ((0, 0), [A, B])
+        assert (session(request), requested(request)) == ((0, 0), [A, B])
         ours.process_response(answer((A, row()), (B, row(1))), 0)
         ours.update_log_state(A, 100, 4, 10)
         ours.update_log_state(B, 100, 4, 10)
@@ -164,7 +164,7 @@ def test_top_level_error_starts_new_session(code: ErrorCode, next_session: tuple
     if wait_ms:
         assert ours.build_fetch(50 + wait_ms - 1) is None
     request = ours.build_fetch(50 + wait_ms)
-    assert (session(request), asked(request), forgotten(request)) == (next_session, [A, B], [])
+    assert (session(request), requested(request), forgotten(request)) == (next_session, [A, B], [])
 
 
 def test_connection_failure_backs_off_and_starts_new_session() -> None:
@@ -183,7 +183,7 @@ def test_connection_failure_backs_off_and_starts_new_session() -> None:
 def test_unknown_leader_epoch_backs_off_exponentially() -> None:
     ours, now = following(A), 0
     for pause in (20, 40, 80, 160, 320, 640, 1000, 1000):
-        assert asked(ours.build_fetch(now)) == [A]
+        assert requested(ours.build_fetch(now)) == [A]
         ours.process_response(answer((A, row(error=ErrorCode.UNKNOWN_LEADER_EPOCH))), now)
         assert ours.build_fetch(now + pause - 1) is None
         now += pause
@@ -212,7 +212,7 @@ def test_incremental_response_with_unknown_partition_ends_session() -> None:
     ours = open_session(A)
     assert ours.process_response(answer((A, row()), (C, row()), session=9), 0) == []
     again = ours.build_fetch(0)
-    assert (session(again), asked(again)) == ((9, 0), [A])
+    assert (session(again), requested(again)) == ((9, 0), [A])
 
 
 DIVERGING = EpochEndOffset(3, 80)
@@ -259,7 +259,7 @@ def test_fenced_or_failed_partition_is_not_fetched_until_new_epoch(why: str) -> 
     assert ours.build_fetch(10**9) is None
     assert ours.next_fetch_ms(0) == 1000
     ours.add_partition(A, 6, 100, 4, 10)
-    assert asked(ours.build_fetch(0)) == [A]
+    assert requested(ours.build_fetch(0)) == [A]
     assert ours.next_fetch_ms(0) == 0
 
 
@@ -281,10 +281,10 @@ def test_delayed_partition_is_forgotten_and_added_again() -> None:
     ours.process_response(answer(session=9), 0)
     ours.delay(B, 0)
     without = ours.build_fetch(0)
-    assert (asked(without), forgotten(without)) == ([], [B])
+    assert (requested(without), forgotten(without)) == ([], [B])
     ours.process_response(answer(session=9), 0)
     back = ours.build_fetch(1000)
-    assert (asked(back), forgotten(back)) == ([B], [])
+    assert (requested(back), forgotten(back)) == ([B], [])
 
 
 def test_partition_response_for_other_offset_or_epoch_is_ignored() -> None:

@@ -8,9 +8,9 @@ from ottla.broker.replication.fetcher.tests.test_fetch_state import (
     A,
     B,
     answer,
-    asked,
     following,
     forgotten,
+    requested,
     row,
     session,
 )
@@ -26,8 +26,8 @@ def test_many_new_partitions_are_named_in_several_requests_without_wait() -> Non
         request = machine.build_fetch(0)
         assert request is not None
         assert (request.session_epoch, request.max_wait_ms) == (number, waits)
-        assert len(asked(request)) <= 1000
-        named += asked(request)
+        assert len(requested(request)) <= 1000
+        named += requested(request)
         rows = [(key, row(key[1])) for key in named] if number == 0 else []
         machine.process_response(answer(*rows, session=9), 0)
     assert named == MANY
@@ -42,16 +42,16 @@ def test_changed_and_forgotten_partitions_precede_many_new_ones() -> None:
         machine.add_partition(key, 5, 100, 4, 10)
     machine.update_log_state(A, 101, 4, 10)
     request = machine.build_fetch(0)
-    assert A in asked(request)
-    assert len(asked(request)) == 1001
+    assert A in requested(request)
+    assert len(requested(request)) == 1001
     assert forgotten(request) == [B], "it is being worked on"
 
 
 def test_leader_without_sessions_gets_many_partitions_at_once() -> None:
     machine = following(*MANY)
-    first = asked(machine.build_fetch(0))
+    first = requested(machine.build_fetch(0))
     machine.process_response(answer(*[(key, row(key[1], ErrorCode.UNKNOWN_LEADER_EPOCH)) for key in first]), 0)
     request = machine.build_fetch(10_000)
-    assert asked(request) == MANY
+    assert requested(request) == MANY
     assert request is not None
     assert (session(request), request.max_wait_ms) == ((0, 0), 500)

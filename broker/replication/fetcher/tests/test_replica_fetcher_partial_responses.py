@@ -183,10 +183,10 @@ def test_truncation_of_one_log_does_not_block_other_partitions(
     leader.list_offsets_responses = [(0, 3)]
     result = trio.Event()
 
-    def telling(*_: Any, **__: Any) -> Any:
+    def blocked_rebuild(*_: Any, **__: Any) -> Any:
         yield result.wait()
 
-    monkeypatch.setattr(partition_log, "producer_state_below_job", telling)
+    monkeypatch.setattr(partition_log, "producer_state_below_job", blocked_rebuild)
     leader.add_partitions(0, 1)
 
     async def scenario() -> None:

@@ -144,11 +144,11 @@ def test_append_is_synced_before_next_fetch_with_flush_messages() -> None:
     leader.add_partitions(0, 1)
     in_thread = leader.env.in_thread
 
-    async def slowly(work: Any, lane: Any = None) -> Any:
+    async def delayed_in_thread(work: Any, lane: Any = None) -> Any:
         await trio.sleep(0.2)
         return await in_thread(work, lane)
 
-    leader.env.in_thread = slowly  # type: ignore[method-assign]
+    leader.env.in_thread = delayed_in_thread  # type: ignore[method-assign]
 
     async def scenario() -> None:
         await trio.sleep(0.15)

@@ -71,8 +71,8 @@ class DelegationTokenNode:
             env=self.env,
             config=config,
             metadata=SimpleNamespace(image=image or MetadataImage(), kraft_version=1),
-            controller_forwarder=SimpleNamespace(forward=lambda context, request: self._decided(request)),
-            controller=SimpleNamespace(submit=lambda event, version: self._decided(event), leader_id=2),
+            controller_forwarder=SimpleNamespace(forward=lambda context, request: self._decide(request)),
+            controller=SimpleNamespace(submit=lambda event, version: self._decide(event), leader_id=2),
             log_creator=(),
             authorizer=None,
             audit=None,
@@ -80,7 +80,7 @@ class DelegationTokenNode:
         )
         self.services, self.routes = services, routes
 
-    async def _decided(self, event: Any) -> Any:
+    async def _decide(self, event: Any) -> Any:
         self.requested.append(event)
         if self.refusal is not None:
             raise self.refusal

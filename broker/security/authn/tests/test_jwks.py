@@ -30,7 +30,7 @@ from ottla.broker.security.authn.tests.oauthbearer_fixture import (
     create_validator,
     initial_message,
 )
-from ottla.broker.security.authn.tests.test_sasl_authenticator import handshake, say
+from ottla.broker.security.authn.tests.test_sasl_authenticator import authenticate_frame, handshake
 from ottla.broker.security.authn.tests.token_issuer import OTHER, RSA, build_jwks, sign_token
 from ottla.broker.tests.connection_fixture import in_virtual_time
 from ottla.client.http_client import HttpFetchError, http_get
@@ -200,14 +200,14 @@ def test_http_get_connection_refused_raises_http_fetch_error() -> None:
 
 SETTINGS = {"sasl.enabled.mechanisms": "OAUTHBEARER"}
 PREFIX = "listener.name.in.oauthbearer."
-TAKES = {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[0], f"{PREFIX}{JWKS_URL}": f"file://{PATH}"}
+ACCEPTING = {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[0], f"{PREFIX}{JWKS_URL}": f"file://{PATH}"}
 
 
 @pytest.mark.behaviour("S-328")
 @pytest.mark.parametrize(
     ("values", "key"),
     [
-        (TAKES, None),
+        (ACCEPTING, None),
         (
             {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[1], JWKS_URL: "https://idp.example/keys"},
             None,
@@ -215,14 +215,14 @@ TAKES = {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[0], f"{PR
         ({**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": UNSECURED_HANDLER}, None),
         (SETTINGS, CALLBACK_HANDLER),
         ({**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": "my.own.Handler"}, CALLBACK_HANDLER),
-        ({**TAKES, f"{PREFIX}{JWKS_URL}": ""}, JWKS_URL),
-        ({**TAKES, f"{PREFIX}{JWKS_URL}": "ftp://idp/keys"}, JWKS_URL),
-        ({**TAKES, f"{PREFIX}{JWKS_URL}": "https://[::"}, JWKS_URL),
-        ({**TAKES, f"{PREFIX}{JWKS_URL}": "file://"}, JWKS_URL),
-        ({**TAKES, f"{PREFIX}sasl.jaas.config": "nonsense"}, "sasl.jaas.config"),
-        ({**TAKES, "sasl.oauthbearer.clock.skew.seconds": "-1"}, "sasl.oauthbearer.clock.skew.seconds"),
+        ({**ACCEPTING, f"{PREFIX}{JWKS_URL}": ""}, JWKS_URL),
+        ({**ACCEPTING, f"{PREFIX}{JWKS_URL}": "ftp://idp/keys"}, JWKS_URL),
+        ({**ACCEPTING, f"{PREFIX}{JWKS_URL}": "https://[::"}, JWKS_URL),
+        ({**ACCEPTING, f"{PREFIX}{JWKS_URL}": "file://"}, JWKS_URL),
+        ({**ACCEPTING, f"{PREFIX}sasl.jaas.config": "nonsense"}, "sasl.jaas.config"),
+        ({**ACCEPTING, "sasl.oauthbearer.clock.skew.seconds": "-1"}, "sasl.oauthbearer.clock.skew.seconds"),
         (
-            {**TAKES, "sasl.oauthbearer.jwks.endpoint.refresh.ms": "0"},
+            {**ACCEPTING, "sasl.oauthbearer.jwks.endpoint.refresh.ms": "0"},
             "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         ),
         (
@@ -243,13 +243,13 @@ def test_oauthbearer_listener_requires_validator_settings(values: dict[str, str]
 
 def test_oauthbearer_without_libraries_reports_installation_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oauthbearer_config, "find_spec", lambda name: None)
-    ((key, why),) = find_listener_problems(TAKES, {"IN": "SASL_PLAINTEXT"})
+    ((key, why),) = find_listener_problems(ACCEPTING, {"IN": "SASL_PLAINTEXT"})
     assert key == PREFIX + CALLBACK_HANDLER
     assert "pip install 'ottla[oauth]'" in why
 
 
 def create_authenticator(env: Any) -> SaslAuthenticator:
-    security = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
+    security = build_listener_security(ACCEPTING, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
     assert security is not None
     return SaslAuthenticator(
         SaslPolicy(security.sasl_server_factories(env), {}, lambda _: ApiVersionsResponse(), env.now_ms)
@@ -263,7 +263,7 @@ def test_oauthbearer_session_lifetime_is_that_of_the_token() -> None:
         made, ends_s = create_authenticator(env), env.now_ms() // 1000 + 60
         made.handle(handshake("OAUTHBEARER"), 0)
         claims = {"sub": "alice", "iat": 0, "exp": ends_s}
-        result: Any = made.handle(say(initial_message(sign_token(claims))), 0).response
+        result: Any = made.handle(authenticate_frame(initial_message(sign_token(claims))), 0).response
         assert (result.error_code, result.auth_bytes, made.state, made.principal_name) == (
             0,
             b"",
@@ -282,10 +282,10 @@ def test_oauthbearer_invalid_token_returns_json_then_error_58() -> None:
     async def run() -> None:
         made = create_authenticator(create_env(build_jwks(("a", RSA))))
         made.handle(handshake("OAUTHBEARER"), 0)
-        first = made.handle(say(initial_message(sign_token(VALID_CLAIMS, OTHER))), 0)
+        first = made.handle(authenticate_frame(initial_message(sign_token(VALID_CLAIMS, OTHER))), 0)
         result: Any = first.response
         assert (result.error_code, result.auth_bytes, first.failure) == (0, INVALID_TOKEN_RESPONSE, None)
-        outcome = made.handle(say(b"\x01"), 0)
+        outcome = made.handle(authenticate_frame(b"\x01"), 0)
         result = outcome.response
         assert (result.error_code, result.error_message) == (
             ErrorCode.SASL_AUTHENTICATION_FAILED,

@@ -199,7 +199,7 @@ def test_token_endpoint_invalid_response_raises_without_secret(body: bytes, stat
 
 # ------------------------------------------------------------------ logins
 
-TAKES = {
+ACCEPTING = {
     "sasl.enabled.mechanisms": "OAUTHBEARER",
     "listener.name.in.oauthbearer.sasl.server.callback.handler.class": "org.apache.kafka.common.security.oauthbearer."
     "OAuthBearerValidatorCallbackHandler",
@@ -225,7 +225,7 @@ def test_client_logs_in_with_valid_token_only(monkeypatch: pytest.MonkeyPatch, k
 
     async def run() -> None:
         env.disk = create_env(files[PATH]).disk
-        security = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
+        security = build_listener_security(ACCEPTING, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
         async with trio.open_nursery() as nursery:
             listener = await env.net.listen(*HERE)
             nursery.start_soon(Acceptor(fixture.dispatcher, security).run, listener)

@@ -7,9 +7,9 @@ import pytest
 from ottla.broker.security.authn.tests.test_sasl_authenticator import (
     EXPIRES_MS,
     authenticate,
+    authenticate_frame,
     create_authenticator,
     handshake,
-    say,
     scram_login,
 )
 from ottla.client.scram import SCRAM_SHA_256, ScramClient
@@ -85,7 +85,7 @@ def test_reauthentication_with_other_mechanism_closes_at_next_token():
     authenticate(made)
     outcome = made.handle(handshake(SCRAM_SHA_256), 2_000.0)
     assert (outcome.response.error_code, outcome.failure) == (0, None)
-    outcome = made.handle(say(b"n,,n=alice,r=abc"), 2_000.0)
+    outcome = made.handle(authenticate_frame(b"n,,n=alice,r=abc"), 2_000.0)
     assert outcome.failure
     assert outcome.response is None
 
@@ -105,7 +105,12 @@ def test_reauthentication_failure_message_names_reauthentication():
     made = create_authenticator(reauth_ms=5_000)
     made.handle(handshake(SCRAM_SHA_256), 0)
     client = ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
-    made.handle(say(client.evaluate_challenge(made.handle(say(client.first_message()), 0).response.auth_bytes)), 0)
+    made.handle(
+        authenticate_frame(
+            client.evaluate_challenge(made.handle(authenticate_frame(client.first_message()), 0).response.auth_bytes)
+        ),
+        0,
+    )
     made.handle(handshake(SCRAM_SHA_256), 2_000.0)
-    outcome = made.handle(say(b"nonsense"), 2_000.0)
+    outcome = made.handle(authenticate_frame(b"nonsense"), 2_000.0)
     assert "during re-authentication" in outcome.response.error_message

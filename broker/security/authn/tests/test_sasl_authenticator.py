@@ -61,7 +61,7 @@ def handshake(mechanism: str = "PLAIN", version: int = 1) -> memoryview:
     return frame(SaslHandshakeRequest(mechanism), version)
 
 
-def say(raw: bytes, version: int = 2) -> memoryview:
+def authenticate_frame(raw: bytes, version: int = 2) -> memoryview:
     return frame(SaslAuthenticateRequest(raw), version)
 
 
@@ -71,7 +71,7 @@ def plain(user: str = "alice", password: str = "alice-secret", authorization_id:
 
 def authenticate(made: SaslAuthenticator, now_ms: float = 0.0, **client: str) -> Any:
     made.handle(handshake(), now_ms)
-    return made.handle(say(plain(**client)), now_ms)
+    return made.handle(authenticate_frame(plain(**client)), now_ms)
 
 
 # ------------------------------------------------------------------ 312: order of requests
@@ -83,7 +83,7 @@ def test_api_versions_handshake_and_token_complete_authentication():
     assert made.handle(versions(), 0).response == ApiVersionsResponse()
     result = made.handle(handshake(), 0).response
     assert (result.error_code, sorted(result.mechanisms)) == (0, ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512])
-    outcome = made.handle(say(plain()), 0)
+    outcome = made.handle(authenticate_frame(plain()), 0)
     assert (outcome.response.error_code, outcome.failure, made.state, made.principal_name) == (
         0,
         None,
@@ -158,7 +158,7 @@ STATES = {
     "tokens": lambda made: made.handle(handshake(), 0),
     "scram begun": lambda made: (
         made.handle(handshake(SCRAM_SHA_256), 0),
-        made.handle(say(ScramClient(SCRAM_SHA_256, "alice", "x", "n").first_message()), 0),
+        made.handle(authenticate_frame(ScramClient(SCRAM_SHA_256, "alice", "x", "n").first_message()), 0),
     ),
     "other mechanism": lambda made: (authenticate(made), made.handle(handshake(SCRAM_SHA_256), 2_000.0)),
 }
@@ -201,10 +201,16 @@ def test_random_frames_without_password_never_authenticate(seed):
     pieces = [bytes(versions()), bytes(handshake()), bytes(handshake(SCRAM_SHA_256)), bytes(handshake("PLAIN", 0))]
     pieces += [
         bytes(handshake(SCRAM_SHA_512, 0)),
-        bytes(say(plain(password="alice"))),
-        bytes(say(client.first_message())),
+        bytes(authenticate_frame(plain(password="alice"))),
+        bytes(authenticate_frame(client.first_message())),
     ]
-    pieces += [plain(password=""), client.first_message(), bytes(say(b"c=biws,r=clientserver,p=AAAA")), b"", bytes(9)]
+    pieces += [
+        plain(password=""),
+        client.first_message(),
+        bytes(authenticate_frame(b"c=biws,r=clientserver,p=AAAA")),
+        b"",
+        bytes(9),
+    ]
     pieces.append(encode_request(ApiKey.PRODUCE, 9, 1, "x", request_class(ApiKey.PRODUCE)())[4:])
     for _ in range(50):
         made = create_authenticator(reauth_ms=rng.choice([0, 5_000]))
@@ -246,7 +252,7 @@ def test_random_frames_without_password_never_authenticate(seed):
 def test_plain_failure_message_names_broken_rule(token_bytes, text):
     made = create_authenticator()
     made.handle(handshake(), 0)
-    outcome = made.handle(say(token_bytes), 0)
+    outcome = made.handle(authenticate_frame(token_bytes), 0)
     assert (outcome.response.error_code, outcome.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
     assert outcome.is_delayed
     assert made.state is not SaslState.COMPLETE
@@ -261,7 +267,7 @@ def test_plain_comparison_cost_does_not_depend_on_user_or_password(user, passwor
     monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((len(a), len(b))) or compare(a, b))
     made = create_authenticator()
     made.handle(handshake(), 0)
-    outcome = made.handle(say(plain(user=user, password=password)), 0)
+    outcome = made.handle(authenticate_frame(plain(user=user, password=password)), 0)
     assert outcome.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert compared == [(32, 32)]
 
@@ -273,9 +279,9 @@ def test_plain_authorization_id_equal_to_user_is_accepted():
 
 def scram_login(made: SaslAuthenticator, client: ScramClient, mechanism: str = SCRAM_SHA_256) -> Any:
     made.handle(handshake(mechanism), 0)
-    outcome = made.handle(say(client.first_message()), 0)
+    outcome = made.handle(authenticate_frame(client.first_message()), 0)
     if outcome.failure is None:
-        outcome = made.handle(say(client.evaluate_challenge(outcome.response.auth_bytes)), 0)
+        outcome = made.handle(authenticate_frame(client.evaluate_challenge(outcome.response.auth_bytes)), 0)
     return outcome
 
 
@@ -301,13 +307,13 @@ def test_scram_final_message_without_server_nonce_fails():
     """CVE-2024-56128: otherwise a recorded proof would be accepted."""
     made, client = create_authenticator(), ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
     made.handle(handshake(SCRAM_SHA_256), 0)
-    first = made.handle(say(client.first_message()), 0).response.auth_bytes.decode()
+    first = made.handle(authenticate_frame(client.first_message()), 0).response.auth_bytes.decode()
     unproved = "c=biws,r=client"  # with a matching proof, as recorded from an earlier login
     signed = f"n=alice,r=client,{first},{unproved}".encode()
     client_key = hmac.digest(SALTED[SCRAM_SHA_256], b"Client Key", "sha256")
     signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
     proof = b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
-    outcome = made.handle(say(f"{unproved},p={proof}".encode()), 0)
+    outcome = made.handle(authenticate_frame(f"{unproved},p={proof}".encode()), 0)
     assert outcome.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
@@ -322,7 +328,7 @@ def test_cve_2017_12610_authorization_id_of_other_user_fails():
     """The same check of PLAIN is above."""
     made = create_authenticator()
     made.handle(handshake(SCRAM_SHA_256), 0)
-    outcome = made.handle(say(b"n,a=bob,n=alice,r=abc"), 0)
+    outcome = made.handle(authenticate_frame(b"n,a=bob,n=alice,r=abc"), 0)
     assert outcome.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "different from username" in outcome.response.error_message
 

@@ -282,7 +282,7 @@ class AclListModel:
 
 def test_ten_thousand_random_changes_decide_as_list_model() -> None:
     """CVE-2024-27309: a removed rule removed others of its resource as well."""
-    chance = random.Random(337)
+    rng = random.Random(337)
     names = ["a", "ab", "abc", "b", "ba", "*"]
     operations = [
         AclOperation.READ,
@@ -298,19 +298,19 @@ def test_ten_thousand_random_changes_decide_as_list_model() -> None:
     held: dict[Any, Any] = {}
     for step in range(10_000):
         draft = ImageBuilder(image)
-        if model.rules and chance.random() < 0.5 + (len(model.rules) - 12) / 50:
-            number = chance.choice(list(model.rules))
+        if model.rules and rng.random() < 0.5 + (len(model.rules) - 12) / 50:
+            number = rng.choice(list(model.rules))
             del model.rules[number]
             draft.replay(metadata_records.RemoveAccessControlEntryRecord(number.to_bytes(16, "big")))
         else:
             rule = acl(
-                chance.choice(names),
-                chance.choice(operations),
-                deny=chance.random() < 0.25,
-                prefix=chance.random() < 0.4,
-                principal=chance.choice([ALICE, BOB, "User:*"]),
-                host=chance.choice(["*", "*", "10.0.0.1"]),
-                kind=chance.choice([T, ResourceType.GROUP]),
+                rng.choice(names),
+                rng.choice(operations),
+                deny=rng.random() < 0.25,
+                prefix=rng.random() < 0.4,
+                principal=rng.choice([ALICE, BOB, "User:*"]),
+                host=rng.choice(["*", "*", "10.0.0.1"]),
+                kind=rng.choice([T, ResourceType.GROUP]),
             )
             model.rules[step] = rule
             draft.replay(record(step, rule))
@@ -325,8 +325,8 @@ def test_ten_thousand_random_changes_decide_as_list_model() -> None:
             authorizer.publish(image, MetadataDelta.from_empty(image))
             held.clear()
         for _ in range(4):
-            requests = chance.choice(askers), chance.choice(operations[:-1]), chance.choice([T, ResourceType.GROUP])
-            name = chance.choice(["a", "ab", "abcd", "b", "c"])
+            requests = rng.choice(askers), rng.choice(operations[:-1]), rng.choice([T, ResourceType.GROUP])
+            name = rng.choice(["a", "ab", "abcd", "b", "c"])
             expected = model.may(*requests, name)
             denied += not expected
             kept += name in held.get(requests, ())
