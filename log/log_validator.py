@@ -102,27 +102,27 @@ def _invalid(message: str) -> ProtocolError:
     return ProtocolError(ErrorCode.INVALID_RECORD, message)
 
 
-def batch_size(data: Buffer, at: int = 0) -> int | None:
-    """Return the size in bytes of the batch of any format at position ``at``, with its offset and size fields.
+def batch_size(data: Buffer, position: int = 0) -> int | None:
+    """Return the size in bytes of the batch of any format at ``position``, with its offset and size fields.
 
     None if ``data`` ends within the batch.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE: the size is too small for a batch of any format, or the format is unknown.
     """
-    if len(data) - at < LOG_OVERHEAD_BYTES:
+    if len(data) - position < LOG_OVERHEAD_BYTES:
         return None
-    size = read_offset_and_size(data, at)[1]
+    size = read_offset_and_size(data, position)[1]
     if size - LOG_OVERHEAD_BYTES < _MIN_BATCH_SIZE:
         text = f"Record size {size - LOG_OVERHEAD_BYTES} is less than the minimum record overhead ({_MIN_BATCH_SIZE})"
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
-    if len(data) - at <= MAGIC_OFFSET:
+    if len(data) - position <= MAGIC_OFFSET:
         return None
-    magic = data[at + MAGIC_OFFSET]
+    magic = data[position + MAGIC_OFFSET]
     if magic > 2:
         text = f"Invalid magic found in record: {magic if magic < 128 else magic - 256}"
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
-    return size if size <= len(data) - at else None
+    return size if size <= len(data) - position else None
 
 
 def parse_single_batch(data: Buffer) -> BatchHeader:

@@ -592,7 +592,7 @@ class PartitionLog:
                 self.local_log_start_offset,
                 end,
                 self.recovery_notes,
-                known=producers,
+                restored=producers,
                 has_remote_start=self.has_remote_start,
             )
             self.producers.verification_states.clear()

@@ -37,42 +37,42 @@ def rebuild_producer_state(
     log_start: int,
     log_end: int,
     notes: list[str],
-    seen: RecoveryScan | None = None,
+    scan: RecoveryScan | None = None,
     *,
-    known: ProducerStateManager | None = None,
+    restored: ProducerStateManager | None = None,
     has_remote_start: bool = False,
 ) -> ProducerStateManager:
     """Return the producer state as of the log end offset, and delete unreadable and unneeded producer snapshots.
 
-    Unless ``known`` is given, the newest usable snapshot is loaded and the later batches are replayed, which also fills
-    the transaction indexes.
+    Unless ``restored`` is given, the newest usable snapshot is loaded and the later batches are replayed, which also
+    fills the transaction indexes.
 
-    After recovery (``seen``) the snapshot must not be newer than the scanned batches, or the transaction indexes would
+    After recovery (``scan``) the snapshot must not be newer than the scanned batches, or the transaction indexes would
     stay empty. A snapshot below the log start is not used: a transaction open in it may have ended below the log start.
     The one at the start is used if the log starts in the remote store (``has_remote_start``): it has the producers of
     the records there.
 
-    A message is appended to ``notes`` for a damaged batch below the recovery point. ``known`` is the state if the
+    A message is appended to ``notes`` for a damaged batch below the recovery point. ``restored`` is the state if the
     caller has it already: no snapshot is read then, since it may contain producers that have expired since, and
     transactions that have ended.
     """
     disk, directory = segments.disk, segments.directory
-    states, offset = ProducerStateManager() if known is None else known, log_start
+    states, offset = ProducerStateManager() if restored is None else restored, log_start
     names, oldest = list_snapshot_files(disk, directory), log_start if has_remote_start else log_start + 1
     for name in sorted(names, reverse=True):
         at = int(name[:_DIGITS])
         path = f"{directory}/{name}"
         if at > log_end:
             disk.unlink(path)
-        elif known is not None or at < oldest or (seen is not None and at > seen.first_base_offset):
+        elif restored is not None or at < oldest or (scan is not None and at > scan.first_base_offset):
             continue
         elif (found := load_producer_snapshot(disk, directory, at)) is not None:
             states, offset = found, at
             break
         else:
             disk.unlink(path)
-    is_complete = known is not None or (
-        seen is not None and not seen.has_producers and offset >= seen.first_base_offset
+    is_complete = restored is not None or (
+        scan is not None and not scan.has_producers and offset >= scan.first_base_offset
     )
     if offset < log_end and not is_complete:
         _replay_batches_from(segments, states, offset, notes)

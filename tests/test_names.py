@@ -24,8 +24,11 @@ PACKAGES = (
     "spark_it",
     "tests",
 )
+PRODUCT = ("wire/", "log/", "controller/", "broker/", "ottla/", "sim/")
 GENERIC = "asked told taken one it rows known found left way begin settle take say tell lay give"
 """Words without a meaning outside the function that uses them."""
+GENERIC_PARAMETERS = frozenset(f"{GENERIC} at seen wanted made asking held back instead p".split()) - {"rows"}
+"""Words that are not the name of a parameter of a public function, or of a field; rows of a table are exact."""
 METAPHORS = (
     "door stranger house room wing floor ground bell twin line chore turn world news life fate peace swarm nobody"
 )
@@ -148,6 +151,23 @@ def defined_names(path: str, tree: ast.Module) -> Iterator[str]:
         yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
 
 
+def generic_parameters(tree: ast.Module) -> list[str]:
+    """Return the parameters of public functions, of methods and of constructors, and the fields, with generic names."""
+    found = []
+    for node in [
+        *statements(tree.body),
+        *(x for each in ast.walk(tree) if isinstance(each, ast.ClassDef) for x in each.body),
+    ]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = node.args
+            both = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+            if not node.name.startswith("_") or node.name == "__init__":
+                found += [f"{node.name}({each.arg})" for each in both if each.arg in GENERIC_PARAMETERS]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found += [node.target.id] * (node.target.id in GENERIC_PARAMETERS)
+    return found
+
+
 def former_names(path: str, tree: ast.Module) -> list[str]:
     """Return the names of `defined_names` that are one of `REPLACED_NAMES`, in any case, leading underscores apart."""
     return [name for name in defined_names(path, tree) if name.strip("_").lower() in REPLACED_NAMES]
@@ -207,6 +227,17 @@ def test_local_names_have_no_replaced_word() -> None:
 def test_no_name_is_one_that_was_replaced() -> None:
     found = {path: former_names(path, tree) for path, tree in sources().items()}
     assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_public_parameters_and_fields_of_the_product_have_no_generic_name() -> None:
+    paths = [path for path in sources() if path.startswith(PRODUCT) and "/tests/" not in path]
+    found = {path: generic_parameters(sources()[path]) for path in paths}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_generic_parameters_returns_whole_names_of_public_functions() -> None:
+    source = "def f(at, *, held_ms): ...\nclass A:\n    seen: int\n    def __init__(self, made): ...\ndef _f(at): ..."
+    assert generic_parameters(ast.parse(source)) == ["f(at)", "seen", "__init__(made)"]
 
 
 @pytest.mark.parametrize(

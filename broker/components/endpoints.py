@@ -40,40 +40,46 @@ CONNECTION_LIMIT_PREFIX, CONNECTION_RATE_QUOTA = "max.connection", "connection_c
 
 
 def start_controller_endpoints(
-    env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery
+    env: Env, components: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery
 ) -> None:
     """Start the controller, or observer, of the metadata log and the controller listeners, before the broker's start.
 
     Without controller listeners (broker only) nothing else is started. Otherwise also the probe of brokers and, in a
     larger cluster, the registration of this controller. All run in ``nursery``.
     """
-    nursery.start_soon(made.controller.run)
+    nursery.start_soon(components.controller.run)
     if not listening.controllers:
         return
     # a controller responds with committed metadata, whether or not a broker here has applied it
-    committed = MetadataCache(made.services.config, made.cache.cluster_id, lambda: made.controller.kraft_version)
-    made.controller.subscribe(committed.set_image)
-    services = replace(made.services, metadata=committed)
-    acceptors, observer = {}, combine_observers(made.request_observers)
+    committed = MetadataCache(
+        components.services.config, components.cache.cluster_id, lambda: components.controller.kraft_version
+    )
+    components.controller.subscribe(committed.set_image)
+    services = replace(components.services, metadata=committed)
+    acceptors, observer = {}, combine_observers(components.request_observers)
     for name in listening.controllers:
         dispatcher = Dispatcher(services, CONTROLLER_APIS, name, observer)
         acceptors[name] = Acceptor(dispatcher, _listener_security(services, name, nursery))
-    _link_acceptors(made, acceptors)
-    _limit_connections(env, made, acceptors)
+    _link_acceptors(components, acceptors)
+    _limit_connections(env, components, acceptors)
     # A controller-only node applies no images, so the committed images are used.
-    _reload_certificates(services.config, listening.controllers, made.controller.subscribe)
+    _reload_certificates(services.config, listening.controllers, components.controller.subscribe)
     for name, listener in listening.controllers.items():
         nursery.start_soon(acceptors[name].run, listener)
-    nursery.start_soon(supervise, env, "broker liveness probe", made.run_liveness_probe)
-    if not made.services.config.is_standalone:
+    nursery.start_soon(supervise, env, "broker liveness probe", components.run_liveness_probe)
+    if not components.services.config.is_standalone:
         # lazy: 0.8 ms, 12 kB
         from ottla.broker.metadata.controller_registration import ControllerRegistration
 
-        channel = made.create_channel(REGISTRATION_TIMEOUT_S)
+        channel = components.create_channel(REGISTRATION_TIMEOUT_S)
         registration = ControllerRegistration(
-            env, made.services.config.node_id, made.controller.incarnation_id, made.quorum.endpoints, channel
+            env,
+            components.services.config.node_id,
+            components.controller.incarnation_id,
+            components.quorum.endpoints,
+            channel,
         )
-        made.controller.subscribe(registration.publish)
+        components.controller.subscribe(registration.publish)
         nursery.start_soon(supervise, env, "controller registration", registration.run)
 
 
@@ -144,7 +150,7 @@ def _reload_certificates(
 
 def start_client_endpoints(
     env: Env,
-    made: BrokerComponents,
+    components: BrokerComponents,
     listening: BoundListeners,
     nursery: trio.Nursery,
     create_dispatcher: Callable[..., Dispatcher] = Dispatcher,
@@ -154,18 +160,18 @@ def start_client_endpoints(
     All run in ``nursery``; a failed task of `BrokerComponents.background_tasks` is restarted. ``create_dispatcher``
     creates the dispatcher of a listener, for example one with faults.
     """
-    nursery.start_soon(made.timers.run)
-    nursery.start_soon(made.groups.run)
+    nursery.start_soon(components.timers.run)
+    nursery.start_soon(components.groups.run)
     for _ in range(LOG_CREATION_WORKERS):
-        nursery.start_soon(made.log_creator.run)
-    for name, work in made.background_tasks():
+        nursery.start_soon(components.log_creator.run)
+    for name, work in components.background_tasks():
         nursery.start_soon(supervise, env, name, work, name=name)
-    acceptors, observer = {}, create_request_observer(made.services, made.request_observers)
+    acceptors, observer = {}, create_request_observer(components.services, components.request_observers)
     for name in listening.clients:
-        dispatcher = create_dispatcher(made.services, listener=name, observer=observer)
-        acceptors[name] = Acceptor(dispatcher, _listener_security(made.services, name, nursery))
-    _link_acceptors(made, acceptors)
-    _reload_certificates(made.services.config, listening.clients, made.publisher.subscribe)
-    _limit_connections(env, made, acceptors, made.services.config.inter_broker_listener)
+        dispatcher = create_dispatcher(components.services, listener=name, observer=observer)
+        acceptors[name] = Acceptor(dispatcher, _listener_security(components.services, name, nursery))
+    _link_acceptors(components, acceptors)
+    _reload_certificates(components.services.config, listening.clients, components.publisher.subscribe)
+    _limit_connections(env, components, acceptors, components.services.config.inter_broker_listener)
     for name, listener in listening.clients.items():
         nursery.start_soon(acceptors[name].run, listener)

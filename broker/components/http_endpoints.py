@@ -38,23 +38,25 @@ logger = logging.getLogger("ottla.http")
 JSON = "application/json"
 
 
-def start_observability(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
+def start_observability(
+    env: Env, components: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery
+) -> None:
     """Start to serve metrics and health on the HTTP listener, and to export metrics by OTLP, each if it is configured.
 
     Requests are observed if metrics are served or exported, or if the node has a console; otherwise nothing is done.
     """
-    config = made.services.config
+    config = components.services.config
     create_exporter = _load_otlp_export() if config.values.get(OTLP_ENDPOINT) else None
     if listening.metrics is None and create_exporter is None and not config.values.get(CONSOLE_LISTENER):
         return
-    page = create_metrics_page(env, made, listening)
+    page = create_metrics_page(env, components, listening)
     if listening.metrics is not None:
-        handlers = http_handlers(made, listening, page)
+        handlers = http_handlers(components, listening, page)
         logger.info("HTTP listener at port %d: %s", listening.metrics.port, ", ".join(handlers))
         server = HttpServer(env, route_by_path(handlers), allowed_hosts(config, METRICS_LISTENER))
         nursery.start_soon(supervise, env, "HTTP listener", partial(server.serve, listening.metrics))
     if create_exporter is not None:
-        exporter = create_exporter(env, made, page)
+        exporter = create_exporter(env, components, page)
         nursery.start_soon(supervise, env, "OTLP export", exporter.run)
 
 
@@ -85,54 +87,56 @@ def allowed_hosts(config: NodeConfig, key: str) -> frozenset[str]:
     return frozenset(host.lower() for host in hosts.difference(ANY_HOST))
 
 
-def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListeners) -> MetricsPage:
+def create_metrics_page(env: Env, components: BrokerComponents, listening: BoundListeners) -> MetricsPage:
     """Return the metrics page of a node, and add the observers that count requests and steps of the Raft driver.
 
     Only listeners that start to serve later have the observer of requests.
     """
-    is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
+    is_broker, is_controller = bool(listening.clients), bool(components.services.config.controller_listeners)
     elections = LeaderElectionCounter()
     requests = RequestMetrics(env.monotonic_ms)
-    made.request_observers.append(requests)
-    raft_driver = made.controller.raft_driver
+    components.request_observers.append(requests)
+    raft_driver = components.controller.raft_driver
     raft_metrics = RaftMetrics(raft_driver, env.monotonic_ms())
     raft_driver.step_observers.append(raft_metrics.observe)
     if is_controller:
-        made.controller.subscribe(elections.publish)
+        components.controller.subscribe(elections.publish)
     sources = MetricSources(
-        made.log_dirs,
-        made.replica_manager,
-        made.cleaner,
-        made.scrubber,
+        components.log_dirs,
+        components.replica_manager,
+        components.cleaner,
+        components.scrubber,
         requests,
-        made.acceptors,
-        made.controller,
+        components.acceptors,
+        components.controller,
         is_broker,
         is_controller,
-        broker_state=lambda: made.lifecycle.state,
-        group_shards=lambda: made.groups,
-        transaction_shards=lambda: made.transactions or (),
+        broker_state=lambda: components.lifecycle.state,
+        group_shards=lambda: components.groups,
+        transaction_shards=lambda: components.transactions or (),
         elections=elections,
         raft_metrics=raft_metrics,
-        client_metrics=lambda: made.client_metrics_store,
-        remote_log_manager=made.remote_log_manager,
-        remote_reads=made.services.remote_reads,
+        client_metrics=lambda: components.client_metrics_store,
+        remote_log_manager=components.remote_log_manager,
+        remote_reads=components.services.remote_reads,
     )
     return MetricsPage(env, MetricsCollector(env, sources).render)
 
 
-def http_handlers(made: BrokerComponents, listening: BoundListeners, metrics: MetricsPage) -> dict[str, HttpHandler]:
+def http_handlers(
+    components: BrokerComponents, listening: BoundListeners, metrics: MetricsPage
+) -> dict[str, HttpHandler]:
     """Return the handlers of the node's HTTP listener by path: metrics, liveness, readiness and connections."""
-    env, config = made.services.env, made.services.config
+    env, config = components.services.env, components.services.config
     is_broker, is_controller = bool(listening.clients), bool(config.controller_listeners)
     health = HealthSources(
         config.node_id,
         is_broker,
         is_controller,
-        lambda: made.lifecycle.state,
-        lambda: made.controller.image,
-        lambda: made.controller.raft.leader_id,
-        lambda: made.log_dirs.offline,
+        lambda: components.lifecycle.state,
+        lambda: components.controller.image,
+        lambda: components.controller.raft.leader_id,
+        lambda: components.log_dirs.offline,
     )
 
     async def get_metrics(_: HttpRequest) -> HttpResponse:
@@ -151,7 +155,7 @@ def http_handlers(made: BrokerComponents, listening: BoundListeners, metrics: Me
         reason = refusal(request.peer, request.headers, has_authorizer=has_authorizer)
         if reason:
             return HttpResponse(HTTPStatus.FORBIDDEN, f"{reason}\n".encode(), TEXT)
-        every = [each for acceptor in made.acceptors for each in acceptor.connections]
+        every = [each for acceptor in components.acceptors for each in acceptor.connections]
         body = await run_in_background(env, render_connections(config.node_id, every, env.monotonic_ms()))
         return HttpResponse(HTTPStatus.OK, body, JSON)
 

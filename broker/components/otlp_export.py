@@ -13,16 +13,16 @@ from ottla.controller.config.java_values import parse_double
 from ottla.env.env import Env
 
 
-def create_otlp_exporter(env: Env, made: BrokerComponents, page: MetricsPage) -> OtlpExporter:
+def create_otlp_exporter(env: Env, components: BrokerComponents, page: MetricsPage) -> OtlpExporter:
     """Return the exporter of a node; if a part of the requests is to be traced, add the tracer to their observers.
 
     The tracer is the first observer, as the request metrics reset the time that a request waited.
     """
-    config = made.services.config
+    config = components.services.config
     ratio, tracer = parse_double(config.text(OTLP_TRACE_RATIO)), None
     if ratio:
         tracer = RequestTracer(env, ratio)
-        made.request_observers.insert(0, tracer)
+        components.request_observers.insert(0, tracer)
     resource = OtlpResource(config.node_id)
     headers = parse_otlp_headers(config.values.get(OTLP_HEADERS, ""))
     return OtlpExporter(env, config.text(OTLP_ENDPOINT), headers, resource, page, tracer, config.number(OTLP_INTERVAL))

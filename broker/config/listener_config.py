@@ -190,9 +190,9 @@ def security_protocols_by_listener(values: Mapping[str, str]) -> dict[str, str]:
     return {x.name: protocols.get(x.name, DEFAULT_LISTENER) for x in parse_listeners(values, LISTENERS)}
 
 
-def is_same_host(one: str, other: str) -> bool:
+def is_same_host(host: str, other_host: str) -> bool:
     """Return True if two hosts are equal or both name the loopback interface."""
-    return one == other or (one in LOCAL_HOST and other in LOCAL_HOST)
+    return host == other_host or (host in LOCAL_HOST and other_host in LOCAL_HOST)
 
 
 def refers_to_other_nodes(

@@ -68,12 +68,12 @@ _DEFAULTS: Mapping[str, str | None] = {
 }
 
 
-def closest_match(name: str, known: Iterable[str]) -> str | None:
-    """Return the element of ``known`` that ``name`` is probably a misspelling of; None if none is similar."""
+def closest_match(name: str, candidates: Iterable[str]) -> str | None:
+    """Return the element of ``candidates`` that ``name`` is probably a misspelling of; None if none is similar."""
     # lazy: 1.9 ms, 145 kB
     import difflib
 
-    found = difflib.get_close_matches(name, list(known), 1, 0.6)
+    found = difflib.get_close_matches(name, list(candidates), 1, 0.6)
     return found[0] if found else None
 
 

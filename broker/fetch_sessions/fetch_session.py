@@ -151,11 +151,11 @@ class FetchSession:
     """Purgatory key that a delayed request of the session watches besides its partitions; None if it reads all."""
 
     def __init__(
-        self, session_id: int, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, now_ms: float
+        self, session_id: int, partitions: dict[PartitionKey, CachedPartition], *, uses_ids: bool, now_ms: float
     ) -> None:
         self.id = session_id
         self.epoch = 1
-        self.partitions = wanted
+        self.partitions = partitions
         self.uses_topic_ids = uses_ids
         self.last_used_ms = now_ms
         self.client_id = ""

@@ -60,14 +60,14 @@ class _FullFetchContext:
 
     def __init__(
         self,
-        wanted: dict[PartitionKey, CachedPartition],
+        partitions: dict[PartitionKey, CachedPartition],
         sessions: FetchSessionCache | None,
         *,
         uses_ids: bool,
         follower: int,
         client_id: str = "",
     ) -> None:
-        self._partitions = wanted
+        self._partitions = partitions
         self._sessions = sessions
         self._client_id = client_id
         self._uses_topic_ids = uses_ids
@@ -296,9 +296,9 @@ class FetchSessionCache:
         return sum(len(session.partitions) for session in self._sessions.values() if not session.is_privileged)
 
     def maybe_create_session(
-        self, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, follower: int
+        self, partitions: dict[PartitionKey, CachedPartition], *, uses_ids: bool, follower: int
     ) -> int:
-        """Create a session with the partitions ``wanted`` and return its id; 0 if no session can be created.
+        """Create a session with ``partitions`` and return its id; 0 if no session can be created.
 
         That is so if the cache is full, by sessions or (for a consumer) by partitions of all consumers' sessions, and
         not enough sessions may be evicted. The least recently used one goes first: for a consumer if it was idle for
@@ -306,7 +306,7 @@ class FetchSessionCache:
         """
         now, privileged = self._env.monotonic_ms(), follower >= 0
         while len(self._sessions) >= self._slots or (
-            not privileged and self._cached_partition_count() + len(wanted) > MAX_CACHED_FETCH_PARTITIONS
+            not privileged and self._cached_partition_count() + len(partitions) > MAX_CACHED_FETCH_PARTITIONS
         ):
             weaker = (
                 s
@@ -325,10 +325,10 @@ class FetchSessionCache:
             from ottla.broker.fetch_sessions.follower_session import FollowerFetchSession
 
             self._sessions[session_id] = FollowerFetchSession(
-                session_id, wanted, follower, uses_ids=uses_ids, used_ms=now, now_ms=self._env.now_ms()
+                session_id, partitions, follower, uses_ids=uses_ids, used_ms=now, now_ms=self._env.now_ms()
             )
         else:
-            self._sessions[session_id] = FetchSession(session_id, wanted, uses_ids=uses_ids, now_ms=now)
+            self._sessions[session_id] = FetchSession(session_id, partitions, uses_ids=uses_ids, now_ms=now)
         return session_id
 
 

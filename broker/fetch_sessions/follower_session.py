@@ -67,20 +67,20 @@ class FollowerFetchSession(FetchSession):
     def __init__(
         self,
         session_id: int,
-        wanted: dict[PartitionKey, CachedPartition],
+        partitions: dict[PartitionKey, CachedPartition],
         follower: int,
         *,
         uses_ids: bool,
         used_ms: float,
         now_ms: int,
     ) -> None:
-        super().__init__(session_id, wanted, uses_ids=uses_ids, now_ms=used_ms)
+        super().__init__(session_id, partitions, uses_ids=uses_ids, now_ms=used_ms)
         self.follower_id = follower
         self.wait_key = ("session", session_id)
         self.last_request_ms = now_ms
         """Time of the last request of the session in ms (wall clock)."""
         self._requests = 0
-        self._dirty = dict(wanted)
+        self._dirty = dict(partitions)
         self._listeners: dict[PartitionKey, PartitionChangeListener] = {}
         """Registered listeners; a partition with one is clean unless it is in `_dirty`."""
         self._wake: Callable[[Hashable], None] = lambda key: None

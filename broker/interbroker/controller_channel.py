@@ -78,7 +78,7 @@ class ControllerChannel:
         newest = request_spec(ApiKey(request.SPEC.key)).versions.high
         return await self._submit_within_timeout(request, version or newest)
 
-    async def forward(self, asking: ForwardableRequest, request: Message) -> Message:
+    async def forward(self, context: ForwardableRequest, request: Message) -> Message:
         """Forward a client's request with the client's principal; return the response for the client.
 
         No response in time, and another error of the whole request, become an error response.
@@ -88,14 +88,14 @@ class ControllerChannel:
             OSError: The local metadata log could not be written; the node stops.
         """
         try:
-            answer: Message = await self._submit_within_timeout(request, asking.version, asking)
+            answer: Message = await self._submit_within_timeout(request, context.version, context)
         except ProtocolError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise WireError(f"the controller: {error.message}") from None
             # lazy: 1.1 ms, 36 kB
             from ottla.broker.requests.error_responses import build_error_response
 
-            return await TimeSlice(self._env).run(build_error_response(asking, request, error.code, error.message))
+            return await TimeSlice(self._env).run(build_error_response(context, request, error.code, error.message))
         return answer
 
     def close(self) -> None:

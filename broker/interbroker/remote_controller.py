@@ -76,18 +76,18 @@ class RemoteController:
         )
         self.close = self._connection.close
 
-    async def send(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
+    async def send(self, request: Any, version: int, context: ForwardableRequest | None) -> Any:
         """Send a request and return the response; None if the other node is not the active controller.
 
-        ``asking`` is a client's request to forward in an Envelope; None for a request of this node.
+        ``context`` is a client's request to forward in an Envelope; None for a request of this node.
 
         Raises:
             OSError, WireError: The connection failed, or the response is malformed.
             ProtocolError: UNSUPPORTED_VERSION: the controller does not support the request; UNKNOWN_SERVER_ERROR:
                 another error of the Envelope, or an invalid response in it.
         """
-        if asking is not None:
-            return await self._connection.exchange(lambda channel: _send_in_envelope(self._env, channel, asking))
+        if context is not None:
+            return await self._connection.exchange(lambda channel: _send_in_envelope(self._env, channel, context))
         answer = await self._connection.exchange(lambda channel: _send_plain(channel, request, version))
         return None if await TimeSlice(self._env).run(contains_error(answer, ErrorCode.NOT_CONTROLLER)) else answer
 

@@ -45,7 +45,7 @@ class RequestSubmitter(Protocol):
 class RequestForwarder(RequestSubmitter, Protocol):
     """Channel that also forwards client requests: `ottla.broker.interbroker.controller_channel.ControllerChannel`."""
 
-    async def forward(self, asking: ForwardableRequest, request: Any) -> Any:
+    async def forward(self, context: ForwardableRequest, request: Any) -> Any:
         """Forward a client's request with its principal (Envelope); return the response.
 
         Raises:
@@ -70,7 +70,7 @@ class ControllerForwarder:
         self._topics_in_creation: set[str] = set()
         self._streams_topics: StreamsInternalTopics | None = None
 
-    async def forward(self, asking: ForwardableRequest, request: Any) -> Any:
+    async def forward(self, context: ForwardableRequest, request: Any) -> Any:
         """Forward a client's request; return the controller's response after the metadata known here is applied.
 
         It also waits for log creations, at most 1 s, if few are pending. If the controller is another node, the
@@ -80,10 +80,10 @@ class ControllerForwarder:
             WireError: the controller does not support the request; the client must reconnect.
             OSError: the metadata log could not be written; the node stops.
         """
-        answer = await self._controller.forward(asking, request)
+        answer = await self._controller.forward(context, request)
         throttle_ms = getattr(answer, "throttle_time_ms", 0)
         if throttle_ms:  # the controller records the mutations; the broker throttles the client's connection
-            asking.peer.throttle_ms = max(asking.peer.throttle_ms, throttle_ms)
+            context.peer.throttle_ms = max(context.peer.throttle_ms, throttle_ms)
         await self._wait_applied()
         return answer
 

@@ -39,11 +39,13 @@ _NEVER_MS = float("-inf")
 class ClientMetricsInstance:
     """Client that pushes metrics: its attributes, subscription, and monotonic times (ms) of its last requests."""
 
-    def __init__(self, ident: bytes, attributes: ClientAttributes, wanted: MergedSubscription, version: int) -> None:
+    def __init__(
+        self, ident: bytes, attributes: ClientAttributes, subscription: MergedSubscription, version: int
+    ) -> None:
         self.client_instance_id = ident
         self.attributes = attributes
-        self.subscription = wanted
-        self.subscription_id = wanted.subscription_id(ident)
+        self.subscription = subscription
+        self.subscription_id = subscription.subscription_id(ident)
         self.version = version
         """Version of the cluster's subscriptions from which ``subscription`` was merged."""
         self.is_terminating = False

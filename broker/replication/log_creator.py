@@ -124,27 +124,32 @@ class LogCreator:
 
     # ------------------------------------------------------------------ requests
 
-    def request_log(self, at: TopicPartition, topic_id: bytes, registration: PartitionRegistration) -> None:
+    def request_log(
+        self, topic_partition: TopicPartition, topic_id: bytes, registration: PartitionRegistration
+    ) -> None:
         """Request the creation of a partition's log, unless an unavailable directory may contain it.
 
         Then the partition is marked offline, otherwise no longer. No effect if the log exists, its creation is pending,
         or the topic has the name of the metadata topic, which is logged.
         """
-        if self._in_progress.get(at) or self._replica_manager.topic_id_of(at) == topic_id:
+        if self._in_progress.get(topic_partition) or self._replica_manager.topic_id_of(topic_partition) == topic_id:
             return  # pending, or created meanwhile
-        if at[0] == METADATA_TOPIC:  # an older controller may have created it
-            logger.error("Skipping creation of logs of topic %s: it has the name of the metadata log. Delete it", at[0])
+        if topic_partition[0] == METADATA_TOPIC:  # an older controller may have created it
+            logger.error(
+                "Skipping creation of logs of topic %s: it has the name of the metadata log. Delete it",
+                topic_partition[0],
+            )
             return
-        if self._may_be_in_unavailable_directory(at, registration):
+        if self._may_be_in_unavailable_directory(topic_partition, registration):
             if not self._replica_manager.offline_partitions:
                 logger.warning(
                     "Skipping creation of log %s-%d: an offline log directory may have it, and further ones",
-                    *at,
+                    *topic_partition,
                 )
-            self._replica_manager.offline_partitions.add(at)
+            self._replica_manager.offline_partitions.add(topic_partition)
             return
-        self._replica_manager.offline_partitions.discard(at)
-        self._requested[at] = None
+        self._replica_manager.offline_partitions.discard(topic_partition)
+        self._requested[topic_partition] = None
         self._wakeup.set()
 
     def _may_be_in_unavailable_directory(self, at: TopicPartition, registration: PartitionRegistration) -> bool:
@@ -161,20 +166,20 @@ class LogCreator:
             return at in self._replica_manager.offline_partitions or unknown or (self.is_starting and not placed)
         return unknown and registration.leader in (NO_LEADER, node_id)
 
-    def set_preferred_directory(self, at: TopicPartition, directory: LogDirectory) -> None:
+    def set_preferred_directory(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Set the directory in which a partition's missing log will be created, if it is online then."""
-        self._preferred.pop(at, None)
-        self._preferred[at] = directory
+        self._preferred.pop(topic_partition, None)
+        self._preferred[topic_partition] = directory
         if len(self._preferred) > MAX_PREFERRED_DIRS:
             del self._preferred[next(iter(self._preferred))]
 
-    def cancel(self, at: TopicPartition) -> None:
+    def cancel(self, topic_partition: TopicPartition) -> None:
         """Cancel the creation of a partition's log; files that are being created are deleted."""
-        self._requested.pop(at, None)
-        self._prioritized.pop(at, None)
-        self._partly_created.pop(at, None)
-        if at in self._in_progress:
-            self._in_progress[at] = False
+        self._requested.pop(topic_partition, None)
+        self._prioritized.pop(topic_partition, None)
+        self._partly_created.pop(topic_partition, None)
+        if topic_partition in self._in_progress:
+            self._in_progress[topic_partition] = False
 
     async def wait_created(self, partitions: Iterable[TopicPartition], patience_s: float) -> bool:
         """Create the pending logs of some partitions first and wait for them, at most ``patience_s`` seconds.

@@ -158,9 +158,9 @@ class ReplicaManager:
         """Return the traffic of a topic; `unknown_traffic` if this node hosts no partition of it."""
         return self.traffic.get(topic, self.unknown_traffic)
 
-    def topic_id_of(self, at: TopicPartition) -> bytes | None:
+    def topic_id_of(self, topic_partition: TopicPartition) -> bytes | None:
         """Return the topic id of a hosted partition; None if this node does not host it."""
-        replica = self._hosted.get(at)
+        replica = self._hosted.get(topic_partition)
         return None if replica is None else replica.topic_id
 
     def leader(self, topic: str, partition: int) -> HostedPartition:
@@ -280,15 +280,15 @@ class ReplicaManager:
         if replica.traffic.hosted_count == 0:
             self.removed_traffic.add(self.traffic.pop(replica.topic))
 
-    def apply_partition_state(self, at: TopicPartition, registration: PartitionRegistration) -> None:
+    def apply_partition_state(self, topic_partition: TopicPartition, registration: PartitionRegistration) -> None:
         """Apply the image's state of a hosted partition, as leader or follower, and call the callbacks.
 
         A new leader assigns the start offset of its leader epoch and recovers its high watermark. The callbacks of
         a follower, and those for the high watermark of a leader, are called even if nothing has changed.
         """
-        replica, node = self._hosted[at], self._config.node_id
+        replica, node = self._hosted[topic_partition], self._config.node_id
         actual, place = self._log_dirs.directory_of(replica.log).id, directory_id_of(registration, node)
-        future = self.future_logs.get(at)
+        future = self.future_logs.get(topic_partition)
         if actual != place and (future is None or self._log_dirs.directory_of(future).id != place):
             self.on_directory_changed(replica.topic_id, replica.partition, actual)
         led = replica.is_leader
@@ -311,17 +311,17 @@ class ReplicaManager:
             for callback in self.on_high_watermark_moved:
                 callback(replica)
 
-    def remove(self, at: TopicPartition) -> None:
+    def remove(self, topic_partition: TopicPartition) -> None:
         """Stop hosting a partition that was deleted or reassigned; its directory is renamed for deletion.
 
         Waiting requests are completed, and a move to another log directory is cancelled.
         """
-        self.offline_partitions.discard(at)
-        replica = self._hosted.pop(at, None)
+        self.offline_partitions.discard(topic_partition)
+        replica = self._hosted.pop(topic_partition, None)
         if replica is None:
             return
         self._release_traffic(replica)
-        future = self.future_logs.pop(at, None)
+        future = self.future_logs.pop(topic_partition, None)
         if future is not None:
             self.discard(future)
         replica.resign()
@@ -371,12 +371,12 @@ class ReplicaManager:
 
     # ------------------------------------------------------------------ moves between log directories
 
-    def abandon_future_log(self, at: TopicPartition) -> PartitionLog | None:
+    def abandon_future_log(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """Cancel the move of a partition and return its future log, or None without a move.
 
         The current directory is reported to the controller again. The files of the future log are not deleted.
         """
-        future, replica = self.future_logs.pop(at, None), self._hosted.get(at)
+        future, replica = self.future_logs.pop(topic_partition, None), self._hosted.get(topic_partition)
         if future is not None and replica is not None:
             replica.log.set_has_future_log(begins=False)
             self.on_directory_changed(replica.topic_id, replica.partition, self._log_dirs.directory_of(replica.log).id)

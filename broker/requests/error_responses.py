@@ -67,18 +67,18 @@ class ErrorResultBuilder:
 
 
 def build_error_response(
-    asking: RespondableRequest, request: Any, code: ErrorCode, message: str | None = None
+    context: RespondableRequest, request: Any, code: ErrorCode, message: str | None = None
 ) -> Job[Message]:
     """Return the response to a whole request with one error code, in the fields and rows of the API's layout, as a job.
 
     A layout may have no rows. ``message``: its error message, None for none; some layouts have the text of the error
     code instead, always or if it is None, others no message at all.
     """
-    layout, version = asking.spec.error_response, asking.version
+    layout, version = context.spec.error_response, context.version
     if layout.message is not ErrorMessage.REASON:
         text = None if layout.message is ErrorMessage.NONE else code.text
         message = (message or text) if layout.message is ErrorMessage.REASON_OR_TEXT else text
-    cls = response_class(asking.spec.key)
+    cls = response_class(context.spec.key)
     response = cls()
     for name, value in _fields_in_version(cls, version, code, message, layout.values):
         setattr(response, name, value)

@@ -58,8 +58,8 @@ class PreparedRequest(Protocol):
     key: ApiKey
     """API of the request."""
 
-    def respond(self, view: memoryview, begin: int, end: int) -> list[Any] | None:
-        """Serve the request frame in ``view[begin:end]`` of the receive buffer.
+    def respond(self, view: memoryview, start: int, end: int) -> list[Any] | None:
+        """Serve the request frame in ``view[start:end]`` of the receive buffer.
 
         Returns:
             The encoded response in chunks, or None if the request must be decoded and handled as any other.

@@ -30,10 +30,10 @@ PRUNE_INTERVAL_MS = 300_000
 """``share.coordinator.state.topic.prune.interval.ms``, an internal setting with a fixed value here."""
 
 
-def as_coordinator_key(at: SharePartitionKey) -> str:
+def as_coordinator_key(key: SharePartitionKey) -> str:
     """Return ``group:topicId:partition``, the key of a share partition for its coordinator and FindCoordinator."""
-    topic_id = urlsafe_b64encode(at.topic_id).rstrip(b"=").decode()
-    return f"{at.group_id}:{topic_id}:{at.partition}"
+    topic_id = urlsafe_b64encode(key.topic_id).rstrip(b"=").decode()
+    return f"{key.group_id}:{topic_id}:{key.partition}"
 
 
 class ShareCoordinator(CoordinatorRuntime[ShareRecord]):

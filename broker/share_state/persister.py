@@ -88,7 +88,7 @@ class Persister:
         self._calls: dict[SharePartitionKey, list[_PersisterCall]] = {}
         """Pending calls by share partition, oldest first."""
 
-    async def initialize(self, at: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         """Initialize the state of a share partition; return once the coordinator has committed it.
 
         ``start_offset``: -1 if the first leader is to choose it.
@@ -97,18 +97,18 @@ class Persister:
             ProtocolError: the error of the share coordinator, or of the last attempt.
         """
         request = initialize_share_group_state.InitializeShareGroupStateRequest(
-            at.group_id,
+            key.group_id,
             [
                 initialize_share_group_state.InitializeStateData(
-                    at.topic_id, [initialize_share_group_state.PartitionData(at.partition, state_epoch, start_offset)]
+                    key.topic_id, [initialize_share_group_state.PartitionData(key.partition, state_epoch, start_offset)]
                 )
             ],
         )
         await self._call_in_order(
-            at, lambda pending: state_machine.InitializeShareState(pending, at, state_epoch, start_offset), request
+            key, lambda pending: state_machine.InitializeShareState(pending, key, state_epoch, start_offset), request
         )
 
-    def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
+    def read(self, key: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
         """Read the state of a share partition, which fences older leader epochs; enqueued at once, after earlier calls.
 
         The result must be awaited: later calls for the share partition wait for this one. Snapshot epoch and timestamps
@@ -117,7 +117,7 @@ class Persister:
         Raises:
             ProtocolError: when awaited: the error of the share coordinator, or of the last attempt.
         """
-        return self._read(self._enqueue(at), at, leader_epoch)
+        return self._read(self._enqueue(key), key, leader_epoch)
 
     async def _read(self, own: _PersisterCall, at: SharePartitionKey, leader_epoch: int) -> ShareGroupOffset:
         request = read_share_group_state.ReadShareGroupStateRequest(
@@ -141,7 +141,7 @@ class Persister:
 
     def write(
         self,
-        at: SharePartitionKey,
+        key: SharePartitionKey,
         state_epoch: int,
         leader_epoch: int,
         start_offset: int,
@@ -161,33 +161,33 @@ class Persister:
             for b in batches
         ]
         row = write_share_group_state.PartitionData(
-            at.partition, state_epoch, leader_epoch, start_offset, delivery_complete_count, stored
+            key.partition, state_epoch, leader_epoch, start_offset, delivery_complete_count, stored
         )
         request = write_share_group_state.WriteShareGroupStateRequest(
-            at.group_id, [write_share_group_state.WriteStateData(at.topic_id, [row])]
+            key.group_id, [write_share_group_state.WriteStateData(key.topic_id, [row])]
         )
-        state = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
+        state = (key, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
         return self._call_in_order(
-            at, lambda pending: state_machine.WriteShareState(pending, *state), request, self._enqueue(at)
+            key, lambda pending: state_machine.WriteShareState(pending, *state), request, self._enqueue(key)
         )
 
-    async def delete(self, at: SharePartitionKey) -> None:
+    async def delete(self, key: SharePartitionKey) -> None:
         """Delete the state of a share partition; return once the coordinator has committed that, or had no state.
 
         Raises:
             ProtocolError: the error of the share coordinator, or of the last attempt.
         """
         request = delete_share_group_state.DeleteShareGroupStateRequest(
-            at.group_id,
+            key.group_id,
             [
                 delete_share_group_state.DeleteStateData(
-                    at.topic_id, [delete_share_group_state.PartitionData(at.partition)]
+                    key.topic_id, [delete_share_group_state.PartitionData(key.partition)]
                 )
             ],
         )
-        await self._call_in_order(at, lambda pending: state_machine.DeleteShareState(pending, at), request)
+        await self._call_in_order(key, lambda pending: state_machine.DeleteShareState(pending, key), request)
 
-    async def read_summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
+    async def read_summary(self, key: SharePartitionKey) -> tuple[int, int, int]:
         """Return start offset, number of final records from it on (both -1 without a state), and last leader epoch.
 
         No epoch is fenced. The call does not wait for earlier calls for the share partition.
@@ -196,15 +196,15 @@ class Persister:
             ProtocolError: the error of the share coordinator, or of the last attempt.
         """
         request = read_share_group_state_summary.ReadShareGroupStateSummaryRequest(
-            at.group_id,
+            key.group_id,
             [
                 read_share_group_state_summary.ReadStateSummaryData(
-                    at.topic_id, [read_share_group_state_summary.PartitionData(at.partition, -1)]
+                    key.topic_id, [read_share_group_state_summary.PartitionData(key.partition, -1)]
                 )
             ],
         )
         answer = await self._call_with_retries(
-            at, lambda pending: state_machine.ReadShareStateSummary(pending, at), request, _PersisterCall([])
+            key, lambda pending: state_machine.ReadShareStateSummary(pending, key), request, _PersisterCall([])
         )
         return answer.start_offset, answer.delivery_complete_count, answer.leader_epoch
 

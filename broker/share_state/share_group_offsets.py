@@ -126,9 +126,9 @@ class SharePartitionStates:
         if state_epoch is not None:
             self.state_epochs[at] = max(state_epoch, self.state_epochs.get(at, state_epoch))
 
-    def is_snapshot_due(self, at: SharePartitionKey) -> bool:
+    def is_snapshot_due(self, key: SharePartitionKey) -> bool:
         """Return True if the next write of a share partition must be a snapshot: there are enough updates since one."""
-        return self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot
+        return self.updates_since_snapshot.get(key, 0) >= self._updates_per_snapshot
 
     def lowest_needed_offset(self) -> int | None:
         """Return the lowest offset of the log that is needed (oldest last snapshot); None if it is 0 or unknown."""
@@ -145,7 +145,7 @@ def to_state_batches(
     )
 
 
-def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
+def snapshot_record(key: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
     """Return the snapshot record with the whole state of a share partition."""
     rows = [
         share_state_records.ShareSnapshotValueStateBatch(
@@ -163,10 +163,10 @@ def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareReco
         state.write_timestamp_ms,
         rows,
     )
-    return ShareRecord(share_state_records.ShareSnapshotKey(*at), value)
+    return ShareRecord(share_state_records.ShareSnapshotKey(*key), value)
 
 
-def update_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
+def update_record(key: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
     """Return an update record with the fields of ``state``, of which ``batches`` are only those to change."""
     rows = [
         share_state_records.ShareUpdateValueStateBatch(
@@ -177,9 +177,9 @@ def update_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord
     value = share_state_records.ShareUpdateValue(
         state.snapshot_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count, rows
     )
-    return ShareRecord(share_state_records.ShareUpdateKey(*at), value)
+    return ShareRecord(share_state_records.ShareUpdateKey(*key), value)
 
 
-def tombstone_record(at: SharePartitionKey) -> ShareRecord:
+def tombstone_record(key: SharePartitionKey) -> ShareRecord:
     """Return the tombstone that deletes the state of a share partition."""
-    return ShareRecord(share_state_records.ShareSnapshotKey(*at), None)
+    return ShareRecord(share_state_records.ShareSnapshotKey(*key), None)

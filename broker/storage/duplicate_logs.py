@@ -20,8 +20,8 @@ logger = logging.getLogger("ottla.replicas")
 
 def quarantine_older(
     storage: LogDirs,
-    one: PartitionLog,
-    other: PartitionLog,
+    log: PartitionLog,
+    other_log: PartitionLog,
     registration: PartitionRegistration,
     node_id: int,
     tag: str,
@@ -36,12 +36,14 @@ def quarantine_older(
         OSError: the disk failed.
     """
     place = directory_id_of(registration, node_id)
-    if len(registration.replicas) == 1 and all(storage.directory_of(log).id != place for log in (one, other)):
-        raise CorruptFile(f"Duplicate log directories for {one.label} are found: {one.directory} and {other.directory}")
+    if len(registration.replicas) == 1 and all(storage.directory_of(each).id != place for each in (log, other_log)):
+        raise CorruptFile(
+            f"Duplicate log directories for {log.label} are found: {log.directory} and {other_log.directory}"
+        )
     older = min(
-        one,
-        other,
-        key=lambda log: (log.epochs.latest_epoch(), log.log_end_offset, storage.directory_of(log).id == place),
+        log,
+        other_log,
+        key=lambda each: (each.epochs.latest_epoch(), each.log_end_offset, storage.directory_of(each).id == place),
     )
     older.close_files()
     path = older.directory

@@ -113,7 +113,7 @@ class TransactionVerifier:
         self._max_wait_ms = min(longest, config.number("request.timeout.ms"))
         self._retry_backoff_s = config.number("add.partitions.to.txn.retry.backoff.ms") / 1000
 
-    async def verify(self, wanted: VerificationRequest) -> VerificationResult:
+    async def verify(self, request: VerificationRequest) -> VerificationResult:
         """Verify as `verify_once`; repeat an ADD while the previous transaction causes CONCURRENT_TRANSACTIONS.
 
         It is repeated up to `add.partitions.to.txn.retry.backoff.max.ms`, at most `request.timeout.ms`.
@@ -121,16 +121,16 @@ class TransactionVerifier:
         env = self._dependencies.env
         begun_ms = env.monotonic_ms()
         while True:
-            answer = await self.verify_once(wanted)
+            answer = await self.verify_once(request)
             again = (
-                wanted.operation is TransactionSupportedOperation.ADD
+                request.operation is TransactionSupportedOperation.ADD
                 and ErrorCode.CONCURRENT_TRANSACTIONS in answer.errors.values()
             )
             if not again or env.monotonic_ms() - begun_ms >= self._max_wait_ms:
                 return answer
             await env.sleep(self._retry_backoff_s)
 
-    async def verify_once(self, wanted: VerificationRequest) -> VerificationResult:
+    async def verify_once(self, request: VerificationRequest) -> VerificationResult:
         """Verify with the coordinator (or ADD) the partitions whose log has no open transaction of the producer.
 
         For each of them a verification guard is created in its log; the append must present it. Rejected partitions are
@@ -138,15 +138,17 @@ class TransactionVerifier:
         """
         refused: ErrorsByPartition = {}
         txns: dict[TopicPartition, TxnAppendContext] = {}
-        adds = wanted.operation is TransactionSupportedOperation.ADD
+        adds = request.operation is TransactionSupportedOperation.ADD
         if not adds and not self._is_enabled:
-            return VerificationResult(refused, dict.fromkeys(wanted.sequences, TxnAppendContext(VERIFICATION_DISABLED)))
+            return VerificationResult(
+                refused, dict.fromkeys(request.sequences, TxnAppendContext(VERIFICATION_DISABLED))
+            )
         now_ms = self._dependencies.env.now_ms()
-        for at, sequence in wanted.sequences.items():
+        for at, sequence in request.sequences.items():
             try:
                 log = self._dependencies.replicas.leader(*at).log
                 guard = log.producers.maybe_start_verification(
-                    wanted.producer_id, wanted.epoch, sequence, now_ms, bumps=adds
+                    request.producer_id, request.epoch, sequence, now_ms, bumps=adds
                 )
             except ProtocolError as error:
                 refused[at] = error.code
@@ -154,9 +156,9 @@ class TransactionVerifier:
                 if guard is not None:
                     txns[at] = TxnAppendContext(guard)
         if txns:
-            refused |= await self._verify_with_coordinator(wanted, list(txns))
+            refused |= await self._verify_with_coordinator(request, list(txns))
         if not self._is_enabled:
-            txns = dict.fromkeys(wanted.sequences, TxnAppendContext(VERIFICATION_DISABLED))
+            txns = dict.fromkeys(request.sequences, TxnAppendContext(VERIFICATION_DISABLED))
         return VerificationResult(refused, txns)
 
     async def _verify_with_coordinator(

@@ -236,13 +236,13 @@ class _DeleteMatches:
         """Response rows of each distinct filter, and the characters charged when they are repeated."""
         self._repeated_chars = 0
 
-    def collect(self, wanted: AclBindingFilter) -> Job[list[DeleteAclsMatchingAcl]]:
+    def collect(self, binding_filter: AclBindingFilter) -> Job[list[DeleteAclsMatchingAcl]]:
         """Return the response rows of a filter, as a job; add the ids of its ACLs to `deleted_ids`.
 
         Raises:
             ProtocolError: INVALID_REQUEST, too many ACLs or repeated rows in the request so far.
         """
-        before = self._by_filter.get(wanted)
+        before = self._by_filter.get(binding_filter)
         if before is not None:
             rows, chars = before
             if rows:
@@ -250,7 +250,7 @@ class _DeleteMatches:
             yield None
             return rows
         rows, chars = [], 0
-        for acl in (yield from matching_acls(self._image, wanted)):
+        for acl in (yield from matching_acls(self._image, binding_filter)):
             row, weight = self._row_by_acl.get(acl), _row_chars(acl)
             self._check_limits(0 if row is None else weight)
             if row is None:
@@ -259,7 +259,7 @@ class _DeleteMatches:
             rows.append(row)
             chars += weight
             yield None
-        self._by_filter[wanted] = rows, chars
+        self._by_filter[binding_filter] = rows, chars
         return rows
 
     def _check_limits(self, again_chars: int) -> None:
@@ -296,11 +296,11 @@ def _matching_acl_row(acl: StandardAcl) -> DeleteAclsMatchingAcl:
     )
 
 
-def matching_acls(image: MetadataImage, wanted: AclBindingFilter) -> Job[list[StandardAcl]]:
+def matching_acls(image: MetadataImage, binding_filter: AclBindingFilter) -> Job[list[StandardAcl]]:
     """Return the ACLs of the metadata image that match a filter, as a job."""
     out: list[StandardAcl] = []
     for number, acl in enumerate(image.acls, 1):
-        if wanted.matches(acl):
+        if binding_filter.matches(acl):
             out.append(acl)
         if number % YIELD_EVERY == 0:
             yield None

@@ -104,8 +104,8 @@ def _decide_row(
 
 def reassign_partition(
     image: MetadataImage,
-    at: tuple[bytes, int],
-    p: PartitionRegistration,
+    topic_id_partition: tuple[bytes, int],
+    registration: PartitionRegistration,
     target: Sequence[int],
     rules: PartitionChangeRules,
     *,
@@ -115,8 +115,8 @@ def reassign_partition(
 
     Args:
         image: Current metadata, with the registered brokers.
-        at: Topic id and partition number.
-        p: Current state of the partition.
+        topic_id_partition: Topic id and partition number.
+        registration: Current state of the partition.
         target: Broker ids of the new replicas in order; the first is the preferred leader.
         rules: Rules of leader election for the topic.
         keeps_factor: True if the number of replicas must not change.
@@ -126,18 +126,18 @@ def reassign_partition(
             INVALID_REPLICATION_FACTOR: another number of replicas than now, and ``keeps_factor`` forbids it.
     """
     validate_manual_assignment(image, target, None)
-    now = len({*p.replicas, *p.adding} - {*p.removing})
+    now = len({*registration.replicas, *registration.adding} - {*registration.removing})
     if keeps_factor and len(target) != now:
         why = f"The replication factor is changed from {now} to {len(target)}"
         raise ProtocolError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
-    new = {i: default_directory_id(image.brokers[i].log_dirs) for i in target if i not in p.replicas}
+    new = {i: default_directory_id(image.brokers[i].log_dirs) for i in target if i not in registration.replicas}
     return build_partition_change(
-        at,
-        p,
-        leader_acceptor(image, p),
+        topic_id_partition,
+        registration,
+        leader_acceptor(image, registration),
         rules,
         election=PartitionElection.ONLINE,
-        move=reassignment_to(p, target),
+        move=reassignment_to(registration, target),
         directories=new,
     )
 

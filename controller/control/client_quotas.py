@@ -217,11 +217,11 @@ def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilt
     return QuotaEntityFilter(exact, frozenset(any_name), request.strict)
 
 
-def matching_quotas(image: MetadataImage, wanted: QuotaEntityFilter) -> Job[dict[QuotaEntity, dict[str, float]]]:
+def matching_quotas(image: MetadataImage, entity_filter: QuotaEntityFilter) -> Job[dict[QuotaEntity, dict[str, float]]]:
     """Return the quotas of each entity in the image that matches a filter, by entity and quota key, as a job."""
     out: dict[QuotaEntity, dict[str, float]] = {}
     for number, about in enumerate(image.others, 1):
-        if about[0] == "quota" and wanted.matches(about[1]):
+        if about[0] == "quota" and entity_filter.matches(about[1]):
             record = image.others[about]
             assert isinstance(record, ClientQuotaRecord)
             out.setdefault(about[1], {})[about[2]] = record.value

@@ -43,9 +43,9 @@ _IMPOSSIBLE = {
 _NOT_NEEDED = "Leader election not needed for topic partition."
 
 
-def has_preferred_leader(p: PartitionRegistration) -> bool:
+def has_preferred_leader(registration: PartitionRegistration) -> bool:
     """Return True if the preferred leader (first replica) is the leader."""
-    return p.leader == p.replicas[0]
+    return registration.leader == registration.replicas[0]
 
 
 def _elect(

@@ -193,20 +193,20 @@ def _features_first(features: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(features.items(), key=lambda item: (item[0] != "metadata.version", item[0]))
 
 
-def partition_record(topic_id: bytes, number: int, p: PartitionRegistration) -> PartitionRecord:
+def partition_record(topic_id: bytes, number: int, registration: PartitionRegistration) -> PartitionRecord:
     """Return the PartitionRecord that creates a partition in its current state."""
     return PartitionRecord(
         number,
         topic_id,
-        list(p.replicas),
-        list(p.isr),
-        list(p.removing),
-        list(p.adding),
-        p.leader,
-        p.recovering,
-        p.leader_epoch,
-        p.partition_epoch,
-        list(p.directories),
-        list(p.elr) or None,
-        list(p.last_known_elr) or None,
+        list(registration.replicas),
+        list(registration.isr),
+        list(registration.removing),
+        list(registration.adding),
+        registration.leader,
+        registration.recovering,
+        registration.leader_epoch,
+        registration.partition_epoch,
+        list(registration.directories),
+        list(registration.elr) or None,
+        list(registration.last_known_elr) or None,
     )

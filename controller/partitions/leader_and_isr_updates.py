@@ -126,13 +126,13 @@ def leads_any_partition(image: MetadataImage, broker_id: int) -> Job[bool]:
     return False
 
 
-def is_leaderless(p: PartitionRegistration) -> bool:
+def is_leaderless(registration: PartitionRegistration) -> bool:
     """Return True for a partition without a leader."""
-    return p.leader == NO_LEADER
+    return registration.leader == NO_LEADER
 
 
-def leader_acceptor(image: MetadataImage, p: PartitionRegistration) -> Callable[[int], bool]:
-    """Return a predicate on broker ids: True for a live replica of partition ``p``, in sync or not.
+def leader_acceptor(image: MetadataImage, registration: PartitionRegistration) -> Callable[[int], bool]:
+    """Return a predicate on broker ids: True for a live replica of a partition, in sync or not.
 
     Alive: online log directory, unfenced and not shutting down (R-287 without the check of ISR and ELR).
     """
@@ -141,6 +141,6 @@ def leader_acceptor(image: MetadataImage, p: PartitionRegistration) -> Callable[
         broker = image.brokers.get(broker_id)
         if broker is None or broker.fenced or broker.in_controlled_shutdown:
             return False
-        return broker_id in p.replicas and is_replica_online(p, broker)
+        return broker_id in registration.replicas and is_replica_online(registration, broker)
 
     return check

@@ -50,8 +50,8 @@ class PartitionChangeRules:
 
 
 def build_partition_change(
-    at: tuple[bytes, int],
-    p: PartitionRegistration,
+    topic_id_partition: tuple[bytes, int],
+    registration: PartitionRegistration,
     may_lead: Callable[[int], bool],
     rules: PartitionChangeRules,
     *,
@@ -65,8 +65,8 @@ def build_partition_change(
     """Return the record that changes a partition and elects a leader; None if nothing changes.
 
     Args:
-        at: Topic id and partition number.
-        p: Current state of the partition.
+        topic_id_partition: Topic id and partition number.
+        registration: Current state of the partition.
         may_lead: Returns True for the id of a broker that is alive and may lead.
         rules: Settings of the topic.
         election: Type of election; None for the topic's default.
@@ -76,33 +76,35 @@ def build_partition_change(
         directories: New directory ids by broker id.
         recovery: Leader recovery state reported by the leader; None if unchanged.
     """
-    record = PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE)
-    move = move or Reassignment(p.replicas, p.adding, p.removing)
-    target = list(p.isr if isr is None else isr)
+    topic_id, number = topic_id_partition
+    record = PartitionChangeRecord(number, topic_id, leader=NO_LEADER_CHANGE)
+    move = move or Reassignment(registration.replicas, registration.adding, registration.removing)
+    target = list(registration.isr if isr is None else isr)
     end = complete_reassignment(move, target)
     if end is not None:
         move, target = Reassignment(end.replicas), list(end.isr)
-    eligible = [i for i in _eligible(p, target, lost, rules) if i in move.replicas]  # removed replicas lose their log
+    # removed replicas lose their log
+    eligible = [i for i in _eligible(registration, target, lost, rules) if i in move.replicas]
     wanted = election or rules.default_election
-    leader, unclean = _elect(p, move.replicas, _Candidates(target, eligible, may_lead), rules, wanted)
-    if leader != p.leader:
+    leader, unclean = _elect(registration, move.replicas, _Candidates(target, eligible, may_lead), rules, wanted)
+    if leader != registration.leader:
         record.leader = leader
         if leader in eligible:
             target = [leader]
             eligible = [i for i in eligible if i != leader]
         if unclean:
             record.isr = [leader]
-            if p.recovering != LEADER_RECOVERING:
+            if registration.recovering != LEADER_RECOVERING:
                 record.leader_recovery_state = LEADER_RECOVERING
-    if record.leader == NO_LEADER_CHANGE and not set(p.replicas) <= set(move.replicas):
-        record.leader = p.leader  # a new leader epoch makes the removed broker notice
-    _set_isr_and_elr(record, p, target, eligible, rules)
+    if record.leader == NO_LEADER_CHANGE and not set(registration.replicas) <= set(move.replicas):
+        record.leader = registration.leader  # a new leader epoch makes the removed broker notice
+    _set_isr_and_elr(record, registration, target, eligible, rules)
     if rules.is_elr_enabled:
-        _set_former_leader_elr(record, p, move)
-    _set_replicas_and_directories(record, p, move, directories or {})
-    if recovery is not None and recovery != p.recovering:
+        _set_former_leader_elr(record, registration, move)
+    _set_replicas_and_directories(record, registration, move, directories or {})
+    if recovery is not None and recovery != registration.recovering:
         record.leader_recovery_state = recovery
-    return None if record == PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE) else record
+    return None if record == PartitionChangeRecord(number, topic_id, leader=NO_LEADER_CHANGE) else record
 
 
 def _eligible(

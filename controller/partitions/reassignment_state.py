@@ -36,20 +36,20 @@ class ReassignmentRevert(NamedTuple):
     """True if no remaining replica is in sync, and the first one is made leader uncleanly."""
 
 
-def is_reassignment_in_progress(p: PartitionRegistration) -> bool:
+def is_reassignment_in_progress(registration: PartitionRegistration) -> bool:
     """Return True if the partition has adding or removing replicas."""
-    return bool(p.adding or p.removing)
+    return bool(registration.adding or registration.removing)
 
 
-def reassignment_to(p: PartitionRegistration, target: Sequence[int]) -> Reassignment:
+def reassignment_to(registration: PartitionRegistration, target: Sequence[int]) -> Reassignment:
     """Return the reassignment that brings a partition to the replicas ``target`` (R-295); nothing is changed.
 
     Its current replicas include those an earlier reassignment is adding. If ``target`` adds none to them, or removes
     none, the adding or removing list of the earlier reassignment stays.
     """
-    gone = tuple(sorted(set(p.replicas) - set(target)))
-    new = tuple(sorted(set(target) - set(p.replicas)))
-    return Reassignment((*target, *gone), new or p.adding, gone or p.removing)
+    gone = tuple(sorted(set(registration.replicas) - set(target)))
+    new = tuple(sorted(set(target) - set(registration.replicas)))
+    return Reassignment((*target, *gone), new or registration.adding, gone or registration.removing)
 
 
 def complete_reassignment(move: Reassignment, isr: Collection[int]) -> CompletedReassignment | None:
@@ -71,10 +71,10 @@ def complete_reassignment(move: Reassignment, isr: Collection[int]) -> Completed
     return CompletedReassignment(replicas, in_sync)
 
 
-def revert_reassignment(p: PartitionRegistration) -> ReassignmentRevert | None:
+def revert_reassignment(registration: PartitionRegistration) -> ReassignmentRevert | None:
     """Return replicas and ISR of a partition without its adding replicas (R-297); None if no replica would remain."""
-    replicas = tuple(i for i in p.replicas if i not in p.adding)
-    isr = tuple(i for i in p.isr if i not in p.adding)
+    replicas = tuple(i for i in registration.replicas if i not in registration.adding)
+    isr = tuple(i for i in registration.isr if i not in registration.adding)
     if isr:
         return ReassignmentRevert(replicas, isr, False)
     return ReassignmentRevert(replicas, replicas[:1], True) if replicas else None

@@ -69,11 +69,11 @@ class CleanerOffsetCheckpoint:
         except CorruptFile:
             self._was_found = False
 
-    def compacted_below(self, at: TopicPartition) -> int | None:
+    def compacted_below(self, topic_partition: TopicPartition) -> int | None:
         """Return the offset below which a log is compacted (0: none); None if the file was missing or corrupt."""
-        return self.offsets.get(at, 0) if self._was_found else None
+        return self.offsets.get(topic_partition, 0) if self._was_found else None
 
-    def raise_on_recovery(self, at: TopicPartition, below: int) -> None:
+    def raise_on_recovery(self, topic_partition: TopicPartition, below: int) -> None:
         """Raise a log's cleaner offset to ``below`` in the file, before recovery completes an interrupted segment swap.
 
         Waits for the disk. No effect if it is there already, or if the file was missing or corrupt at start.
@@ -81,8 +81,8 @@ class CleanerOffsetCheckpoint:
         Raises:
             OSError: the disk failed.
         """
-        if self._was_found and below > self.offsets.get(at, 0):
-            self.write({**self.offsets, at: below}, sync_dir=True)
+        if self._was_found and below > self.offsets.get(topic_partition, 0):
+            self.write({**self.offsets, topic_partition: below}, sync_dir=True)
 
     @property
     def synced_offsets(self) -> CleanerOffsets | None:

@@ -64,16 +64,16 @@ def find_log_to_clean(log: PartitionLog, now_ms: int) -> LogToClean | None:
     return LogToClean(log, first_dirty, end, dirty_bytes / (clean_bytes + dirty_bytes), overdue)
 
 
-def select_dirtiest_log(found: Iterable[LogToClean]) -> LogToClean | None:
+def select_dirtiest_log(logs: Iterable[LogToClean]) -> LogToClean | None:
     """Return the log to compact first: the highest dirty ratio, those over ``max.compaction.lag.ms`` before others.
 
     None if no log is over that lag or over its ``min.cleanable.dirty.ratio``.
     """
-    due = [c for c in found if c.needs_compaction_now or c.cleanable_ratio > c.log.config.min_cleanable_dirty_ratio]
+    due = [c for c in logs if c.needs_compaction_now or c.cleanable_ratio > c.log.config.min_cleanable_dirty_ratio]
     return max(due, key=lambda c: (c.needs_compaction_now, c.cleanable_ratio), default=None)
 
 
-def plan_compaction(found: LogToClean, now_ms: int, map_bytes: int) -> CompactionPlan:
+def plan_compaction(log_to_clean: LogToClean, now_ms: int, map_bytes: int) -> CompactionPlan:
     """Return the input of a compaction pass over a log's current segments, for another process; nothing is started.
 
     ``now_ms``: wall clock. ``map_bytes`` limits the offset map. Transaction indexes that are not loaded are read.
@@ -84,15 +84,15 @@ def plan_compaction(found: LogToClean, now_ms: int, map_bytes: int) -> Compactio
     # lazy: 4.0 ms, 111 kB: most nodes compact no log
     from ottla.log.cleaner.compaction import CompactionPlan
 
-    log = found.log
+    log = log_to_clean.log
     return CompactionPlan(
         log.directory,
-        [base for base in log.segments.base_offsets[:-1] if base < found.first_uncleanable_offset],
-        found.first_dirty_offset,
-        found.first_uncleanable_offset,
+        [base for base in log.segments.base_offsets[:-1] if base < log_to_clean.first_uncleanable_offset],
+        log_to_clean.first_dirty_offset,
+        log_to_clean.first_uncleanable_offset,
         log.config,
         now_ms,
         bytes(log.producers.producers.snapshot_body),
-        log.segments.collect_aborted_txns(log.log_start_offset, found.first_uncleanable_offset),
+        log.segments.collect_aborted_txns(log.log_start_offset, log_to_clean.first_uncleanable_offset),
         map_bytes,
     )

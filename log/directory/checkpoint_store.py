@@ -107,7 +107,7 @@ class CheckpointStore:
 
     # ------------------------------------------------------------------ writes
 
-    def prepare_new_log(self, at: TopicPartition) -> None:
+    def prepare_new_log(self, topic_partition: TopicPartition) -> None:
         """Remove entries of a deleted partition of this name from the checkpoints, before a new partition is added.
 
         Waits for a sync of the log start and cleaner offset files; without the other two files every log would only be
@@ -117,7 +117,11 @@ class CheckpointStore:
         Raises:
             OSError: as `write`.
         """
-        if at in self._bounds or at in self.log_starts.backup_partitions or at in self.cleaner.offsets:
+        if (
+            topic_partition in self._bounds
+            or topic_partition in self.log_starts.backup_partitions
+            or topic_partition in self.cleaner.offsets
+        ):
             self.write(sync=False)
 
     def prepare_truncation(self, log: PartitionLog, offset: int) -> None:

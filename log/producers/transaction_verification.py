@@ -52,16 +52,16 @@ VerificationStates = dict[int, VerificationStateEntry]
 
 
 def start_verification(
-    known: VerificationStates, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
+    states: VerificationStates, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
 ) -> VerificationGuard:
-    """Return the guard of a producer's pending verification, which is added to ``known`` if there is none.
+    """Return the guard of a producer's pending verification, which is added to ``states`` if there is none.
 
     A batch with a newer producer epoch or lower sequence updates it. ``bumps``: the epoch is incremented with each
     transaction. ``now_ms``: wall clock.
     """
-    entry = known.get(producer_id)
+    entry = states.get(producer_id)
     if entry is None:
-        entry = known[producer_id] = VerificationStateEntry(VerificationGuard(), sequence, epoch, bumps, now_ms)
+        entry = states[producer_id] = VerificationStateEntry(VerificationGuard(), sequence, epoch, bumps, now_ms)
     elif epoch > entry.epoch:
         entry.epoch, entry.lowest_sequence = epoch, sequence
     elif epoch == entry.epoch:
@@ -69,18 +69,18 @@ def start_verification(
     return entry.guard
 
 
-def clear_verification(known: VerificationStates, producer_id: int, epoch: int, *, is_marker: bool) -> None:
+def clear_verification(states: VerificationStates, producer_id: int, epoch: int, *, is_marker: bool) -> None:
     """Remove a producer's pending verification after a batch or marker of the producer was appended.
 
     With transaction.version 2 a marker with the epoch under verification ends the previous transaction: the
     verification stays.
     """
-    entry = known.get(producer_id)
+    entry = states.get(producer_id)
     if entry is not None and not (entry.supports_epoch_bump and is_marker and epoch == entry.epoch):
-        del known[producer_id]
+        del states[producer_id]
 
 
-def expire_verifications(known: VerificationStates, now_ms: int, expiration_ms: int) -> None:
-    """Remove verifications from ``known`` that started at least ``expiration_ms`` before ``now_ms`` (wall clock)."""
-    for producer_id in [pid for pid, entry in known.items() if now_ms - entry.started_ms >= expiration_ms]:
-        del known[producer_id]
+def expire_verifications(states: VerificationStates, now_ms: int, expiration_ms: int) -> None:
+    """Remove verifications from ``states`` that started at least ``expiration_ms`` before ``now_ms`` (wall clock)."""
+    for producer_id in [pid for pid, entry in states.items() if now_ms - entry.started_ms >= expiration_ms]:
+        del states[producer_id]

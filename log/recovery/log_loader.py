@@ -171,11 +171,11 @@ class LogLoader:
     """Loader of one log: loads or recovers segments and leader epochs, and determines offsets and producer state."""
 
     def __init__(
-        self, segments: LogSegments, epochs: LeaderEpochFileCache, known: CheckpointState, names: list[str]
+        self, segments: LogSegments, epochs: LeaderEpochFileCache, checkpoint_state: CheckpointState, names: list[str]
     ) -> None:
         self.segments = segments
         self.epochs = epochs
-        self._known = known
+        self._known = checkpoint_state
         self._names = names
         self.log_end_offset = 0
         self.is_clean = False

@@ -117,17 +117,17 @@ class LogSegments(Sequence[LogSegment]):
                     self.disk.unlink(f"{self.directory}/{segment_file_name(base_offset, suffix)}")
             raise
 
-    def replace(self, at: int, count: int, segments: list[LogSegment]) -> None:
-        """Replace ``count`` segments in the list from index ``at`` on by ``segments``; files are unchanged."""
+    def replace(self, index: int, count: int, segments: list[LogSegment]) -> None:
+        """Replace ``count`` segments in the list from ``index`` on by ``segments``; files are unchanged."""
         self._older_bytes = -1
-        self._segments[at : at + count] = segments
-        self.base_offsets[at : at + count] = [segment.base_offset for segment in segments]
+        self._segments[index : index + count] = segments
+        self.base_offsets[index : index + count] = [segment.base_offset for segment in segments]
         self.active = self._segments[-1]
 
-    def remove_from(self, at: int) -> None:
-        """Remove the segments from list index ``at`` on and delete their files at once, the newest first."""
+    def remove_from(self, index: int) -> None:
+        """Remove the segments from ``index`` on and delete their files at once, the newest first."""
         self._older_bytes = -1
-        while len(self._segments) > at:
+        while len(self._segments) > index:
             segment = self._segments.pop()
             self.base_offsets.pop()
             self.directory_changes += 1

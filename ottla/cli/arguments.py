@@ -28,19 +28,19 @@ SYNONYMS = {
 """Commands, verbs and options of other tools, each with the names that Ottla's commands use for the same thing."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the synonym of a word in ``known``, else the most similar member of ``known``; None without a match."""
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """Return the synonym of a word in ``candidates``, else the most similar candidate; None without a match."""
     # lazy: 1.9 ms, 145 kB
     import difflib
 
-    names = list(known)
+    names = list(candidates)
     synonym = next((name for name in SYNONYMS.get(word, ()) if name in names), None)
     return synonym or next(iter(difflib.get_close_matches(word, names, 1, 0.6)), None)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean X?`` for the nearest word in ``known``, or an empty string if no word is similar."""
-    found = nearest(word, known)
+def suggestion(word: str, candidates: Iterable[str]) -> str:
+    """Return ``; did you mean X?`` for the nearest word in ``candidates``, or an empty string if no word is similar."""
+    found = nearest(word, candidates)
     return "" if found is None else f"; did you mean {found}?"
 
 
@@ -135,8 +135,8 @@ def seconds(text: str) -> float:
     return value
 
 
-def names(kind: str, known: Sequence[str]) -> Callable[[str], str]:
-    """Return an argument type that checks a comma-separated list of ``known`` words and returns the text unchanged.
+def names(kind: str, candidates: Sequence[str]) -> Callable[[str], str]:
+    """Return an argument type that checks a comma-separated list of words from ``candidates`` and returns the text.
 
     Case is ignored; the type raises ArgumentTypeError for an unknown word. ``kind`` names the kind of word in that
     message, such as ``state``.
@@ -144,9 +144,9 @@ def names(kind: str, known: Sequence[str]) -> Callable[[str], str]:
 
     def convert(text: str) -> str:
         for word in text.split(","):
-            if word.strip().lower() not in (name.lower() for name in known):
-                near = suggestion(word.strip(), known)
-                raise argparse.ArgumentTypeError(f"unknown {kind}: {word}{near} (choose from {', '.join(known)})")
+            if word.strip().lower() not in (name.lower() for name in candidates):
+                near = suggestion(word.strip(), candidates)
+                raise argparse.ArgumentTypeError(f"unknown {kind}: {word}{near} (choose from {', '.join(candidates)})")
         return text
 
     return convert

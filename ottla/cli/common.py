@@ -167,16 +167,16 @@ async def require_topic(client: ClusterClient, name: str) -> MetadataResponseTop
     return topic
 
 
-def require_partition(topic: str, numbers: Iterable[int], wanted: int) -> None:
-    """Check that partition ``wanted`` is in ``numbers``, the partition numbers of a topic.
+def require_partition(topic: str, numbers: Iterable[int], partition: int) -> None:
+    """Check that ``partition`` is in ``numbers``, the partition numbers of a topic.
 
     Raises:
         CommandFailed: it is not.
     """
     there = sorted(numbers)
-    if wanted not in there:
+    if partition not in there:
         has = f"0 to {there[-1]}" if there else "no partitions"
-        raise CommandFailed(f"partition {wanted} of topic {topic} does not exist (it has {has})")
+        raise CommandFailed(f"partition {partition} of topic {topic} does not exist (it has {has})")
 
 
 def unknown_group(group_id: str) -> CommandFailed:

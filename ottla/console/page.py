@@ -146,7 +146,7 @@ class Change(NamedTuple):
     button: str
     execute: Callable[[], Awaitable[str]]
     """Executes the change and returns a sentence about the result. Raises ProtocolError, OSError, WireError."""
-    back: str
+    return_url: str
     """URL of the page to return to."""
     is_destructive: bool = False
 
@@ -172,7 +172,7 @@ async def confirm_and_execute(page: PageRequest, change: Change) -> View:
         raise
     finally:
         audit(page, change.title, result)
-    return View("done.html", {"title": change.title, "text": done, "back": change.back})
+    return View("done.html", {"title": change.title, "text": done, "back": change.return_url})
 
 
 def audit(page: PageRequest, action: str, result: str) -> None:

@@ -68,17 +68,17 @@ class Rebalance:
         """True if no member joined or left: a subscription, an assignor or a topic has changed."""
         return not self.joined_count and not self.left_count
 
-    def add_members(self, joined: Mapping[str, str], left: Mapping[str, RebalancedMember]) -> None:
+    def add_members(self, joined: Mapping[str, str], departed: Mapping[str, RebalancedMember]) -> None:
         """Add members by member id: ``joined`` has client ids.
 
         All are counted; the lists have at most `MAX_CONSOLE_REBALANCE_MEMBERS`, with shortened ids.
         """
         self.joined_count += len(joined)
-        self.left_count += len(left)
+        self.left_count += len(departed)
         for member, client in joined.items():
             if len(self.joined) < MAX_CONSOLE_REBALANCE_MEMBERS:
                 self.joined.append(RebalancedMember(member[:_NAME_CHARS], client[:_NAME_CHARS], ""))
-        self.left += list(left.values())[: MAX_CONSOLE_REBALANCE_MEMBERS - len(self.left)]
+        self.left += list(departed.values())[: MAX_CONSOLE_REBALANCE_MEMBERS - len(self.left)]
 
 
 class _FollowedGroup:

@@ -88,10 +88,10 @@ class RecordTail:
         """Drop the rows of a partition from an offset on, since their records do not exist any more."""
         self._listed = [row for row in self._listed if row.partition != partition or row.offset < end]
 
-    def choose(self, found: Sequence[MatchingRecord]) -> list[MatchingRecord]:
+    def choose(self, matches: Sequence[MatchingRecord]) -> list[MatchingRecord]:
         """Return those of newly found records that will be shown: as many as the tail shows, by their timestamps."""
         times: list[tuple[int, MatchingRecord | None]] = [(row.timestamp_ms, None) for row in self._listed]
-        times += [(each.record.timestamp_ms, each) for each in found]
+        times += [(each.record.timestamp_ms, each) for each in matches]
         newest = sorted(times, key=itemgetter(0))[-self._limit :]
         return [each for _, each in newest if each is not None]
 

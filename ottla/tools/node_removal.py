@@ -89,7 +89,7 @@ def _nodes(ids: Collection[int]) -> str:
     return f"node{'s' if len(ids) > 1 else ''} {', '.join(str(i) for i in sorted(ids))}"
 
 
-def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_again: bool = False) -> str | None:
+def removal_obstacle(snapshot: ClusterSnapshot, leaving: Collection[int], *, joins_again: bool = False) -> str | None:
     """Return the reason why the nodes ``leaving`` must not be removed; None if they may.
 
     They may not be removed if records or the quorum would be lost, a node is unknown, or one is a static voter.
@@ -99,24 +99,26 @@ def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_a
     again.
     """
     for node in sorted(leaving):
-        if node not in seen.brokers and node not in seen.voters:
+        if node not in snapshot.brokers and node not in snapshot.voters:
             return f"no node {node} in this cluster"
-    dead = {i for i in leaving if not seen.is_running(i)}
-    lost = [at for at, p in seen.partitions.items() if dead & set(p.replicas) and (p.leader < 0 or set(p.isr) <= dead)]
+    dead = {i for i in leaving if not snapshot.is_running(i)}
+    lost = [
+        at for at, p in snapshot.partitions.items() if dead & set(p.replicas) and (p.leader < 0 or set(p.isr) <= dead)
+    ]
     if lost:
         return f"records would be lost: only {_nodes(dead)} has all of {_named(lost)}; start it again first"
-    votes = [i for i in sorted(leaving) if i in seen.voters]
+    votes = [i for i in sorted(leaving) if i in snapshot.voters]
     if not votes:
         return None
-    left = seen.remaining_voters(leaving)
+    left = snapshot.remaining_voters(leaving)
     alive = sum(v.is_alive for v in left)
     if not left:
         return f"only {_nodes(votes)} is a voter: another controller must become a voter first"
-    if any(seen.voters[i].directory_id == ZERO_UUID for i in votes):
+    if any(snapshot.voters[i].directory_id == ZERO_UUID for i in votes):
         return "the voters are static (kraft.version 0): upgrade kraft.version with kafka-features.sh first"
     if alive * 2 <= len(left):
         return f"the quorum would be lost: of the {len(left)} other voters only {alive} are alive"
-    if joins_again and must_remove_votes_first(seen, leaving):
+    if joins_again and must_remove_votes_first(snapshot, leaving):
         return (
             f"with {_nodes(votes)} stopped, no majority can remove the voter, and a running node rejoins as voter: "
             "start it with controller.quorum.auto.join.enable=false, or add another voter first"
@@ -124,10 +126,10 @@ def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_a
     return None
 
 
-def must_remove_votes_first(seen: ClusterSnapshot, leaving: Collection[int]) -> bool:
+def must_remove_votes_first(snapshot: ClusterSnapshot, leaving: Collection[int]) -> bool:
     """Return True if the votes of the nodes ``leaving`` must be removed before the nodes stop.
 
     Otherwise the voters that remain alive would be no majority, and could not remove the votes.
     """
-    alive = sum(v.is_alive for v in seen.remaining_voters(leaving))
-    return any(i in seen.voters and seen.is_running(i) for i in leaving) and alive * 2 <= len(seen.voters)
+    alive = sum(v.is_alive for v in snapshot.remaining_voters(leaving))
+    return any(i in snapshot.voters and snapshot.is_running(i) for i in leaving) and alive * 2 <= len(snapshot.voters)

@@ -263,61 +263,61 @@ def _write_certificates(
     _write(where / CA_FILE, authority.certificate)  # written last: without it, the next start writes all three again
 
 
-def broker_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
+def broker_settings(setup: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
     """Return the broker settings of a security setup, for client, inter-broker and controller connections.
 
     Args:
-        made: the security setup.
+        setup: the security setup.
         directory: data directory with the files of the setup.
         host: host of the client listener.
         port: port of the client listener.
     """
-    protocol = made.protocol
+    protocol = setup.protocol
     out = {
         "listeners": f"{LISTENER}://{format_address(host, port)}",
         "listener.security.protocol.map": f"{LISTENER}:{protocol},CONTROLLER:{protocol}",
         "inter.broker.listener.name": LISTENER,
     }
-    if made.ca_certificate:
+    if setup.ca_certificate:
         out |= {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(Path(directory, KEY_FILE).absolute()),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": made.ca_certificate,
+            "ssl.truststore.location": setup.ca_certificate,
         }
-    if made.mechanism:
-        out |= {"sasl.enabled.mechanisms": made.mechanism, "sasl.mechanism.inter.broker.protocol": made.mechanism}
-        out["sasl.mechanism.controller.protocol"] = made.mechanism
+    if setup.mechanism:
+        out |= {"sasl.enabled.mechanisms": setup.mechanism, "sasl.mechanism.inter.broker.protocol": setup.mechanism}
+        out["sasl.mechanism.controller.protocol"] = setup.mechanism
         for listener in (LISTENER.lower(), "controller"):
-            key = f"listener.name.{listener}.{made.mechanism.lower()}.sasl.jaas.config"
-            out[key] = _jaas(made, as_server=made.mechanism == "PLAIN")
+            key = f"listener.name.{listener}.{setup.mechanism.lower()}.sasl.jaas.config"
+            out[key] = _jaas(setup, as_server=setup.mechanism == "PLAIN")
     return out
 
 
-def cluster_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
+def cluster_settings(setup: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
     """Return the broker settings of a node that is broker and controller of a cluster.
 
     They are `broker_settings` and a controller listener with a free port, chosen at the first start. Controllers
     authenticate with PLAIN instead of SCRAM, since SCRAM credentials need a running quorum.
     """
-    out = broker_settings(made, directory, host, port)
+    out = broker_settings(setup, directory, host, port)
     out["listeners"] += f",CONTROLLER://{format_address(host, 0)}"
-    if made.mechanism in MECHANISM_TYPES:
+    if setup.mechanism in MECHANISM_TYPES:
         prefix, key = "listener.name.controller.", "sasl.mechanism.controller.protocol"
-        plain = broker_settings(made._replace(mechanism="PLAIN"), directory, host, port)
+        plain = broker_settings(setup._replace(mechanism="PLAIN"), directory, host, port)
         out = {name: value for name, value in out.items() if not name.startswith(prefix)}
         out |= {name: value for name, value in plain.items() if name.startswith(prefix) or name == key}
         out[f"{prefix}sasl.enabled.mechanisms"] = "PLAIN"
     return out
 
 
-def scram_credential_records(made: SecuritySetup) -> tuple[Message, ...]:
+def scram_credential_records(setup: SecuritySetup) -> tuple[Message, ...]:
     """Return the metadata record of the SCRAM credential of `USER`, with a new salt; empty for another mechanism."""
-    if made.mechanism not in MECHANISM_TYPES:
+    if setup.mechanism not in MECHANISM_TYPES:
         return ()
     salt = os.urandom(24)
-    salted = salted_password(made.mechanism, made.password, salt, MIN_ITERATIONS)
-    return (credential_record(USER, MECHANISM_TYPES[made.mechanism], salted, salt, MIN_ITERATIONS),)
+    salted = salted_password(setup.mechanism, setup.password, salt, MIN_ITERATIONS)
+    return (credential_record(USER, MECHANISM_TYPES[setup.mechanism], salted, salt, MIN_ITERATIONS),)
 
 
 def _jaas(made: SecuritySetup, *, as_server: bool = False) -> str:
@@ -326,11 +326,11 @@ def _jaas(made: SecuritySetup, *, as_server: bool = False) -> str:
     return f'{module} required username="{USER}" password="{made.password}"{user};'
 
 
-def client_config(made: SecuritySetup, kind: str, bootstrap: str) -> dict[str, str]:
+def client_config(setup: SecuritySetup, kind: str, bootstrap: str) -> dict[str, str]:
     """Return client settings with the names that ``kind`` of client uses.
 
     Args:
-        made: the security setup.
+        setup: the security setup.
         kind: ``java``, ``librdkafka``, ``confluent`` or ``kafka-python``.
         bootstrap: bootstrap servers.
 
@@ -338,30 +338,30 @@ def client_config(made: SecuritySetup, kind: str, bootstrap: str) -> dict[str, s
         ValueError: ``kind`` is none of these.
     """
     if kind == "java":
-        out = {"bootstrap.servers": bootstrap, "security.protocol": made.protocol}
-        if made.mechanism:
-            out |= {"sasl.mechanism": made.mechanism, "sasl.jaas.config": _jaas(made)}
-        if made.ca_certificate:
-            out |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": made.ca_certificate}
+        out = {"bootstrap.servers": bootstrap, "security.protocol": setup.protocol}
+        if setup.mechanism:
+            out |= {"sasl.mechanism": setup.mechanism, "sasl.jaas.config": _jaas(setup)}
+        if setup.ca_certificate:
+            out |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": setup.ca_certificate}
     elif kind in ("librdkafka", "confluent"):
-        out = {"bootstrap.servers": bootstrap, "security.protocol": made.protocol}
-        if made.mechanism:
-            out |= {"sasl.mechanism": made.mechanism, "sasl.username": USER, "sasl.password": made.password}
-        if made.ca_certificate:
-            out["ssl.ca.location"] = made.ca_certificate
+        out = {"bootstrap.servers": bootstrap, "security.protocol": setup.protocol}
+        if setup.mechanism:
+            out |= {"sasl.mechanism": setup.mechanism, "sasl.username": USER, "sasl.password": setup.password}
+        if setup.ca_certificate:
+            out["ssl.ca.location"] = setup.ca_certificate
     elif kind == "kafka-python":
-        out = {"bootstrap_servers": bootstrap, "security_protocol": made.protocol}
-        if made.mechanism:
-            out |= {"sasl_mechanism": made.mechanism, "sasl_plain_username": USER}
-            out["sasl_plain_password"] = made.password
-        if made.ca_certificate:
-            out["ssl_cafile"] = made.ca_certificate
+        out = {"bootstrap_servers": bootstrap, "security_protocol": setup.protocol}
+        if setup.mechanism:
+            out |= {"sasl_mechanism": setup.mechanism, "sasl_plain_username": USER}
+            out["sasl_plain_password"] = setup.password
+        if setup.ca_certificate:
+            out["ssl_cafile"] = setup.ca_certificate
     else:
         raise ValueError(f"{kind!r}: java, librdkafka, confluent or kafka-python")
     return out
 
 
-def write_client_files(made: SecuritySetup, directory: str, bootstrap: str) -> list[str]:
+def write_client_files(setup: SecuritySetup, directory: str, bootstrap: str) -> list[str]:
     """Write client settings in each form into a file of ``directory``, with mode 0600; return a line about each.
 
     ``bootstrap``: bootstrap servers.
@@ -370,7 +370,7 @@ def write_client_files(made: SecuritySetup, directory: str, bootstrap: str) -> l
         OSError: a file cannot be written.
     """
     for kind, name in CLIENT_FILES.items():
-        values = client_config(made, kind, bootstrap)
+        values = client_config(setup, kind, bootstrap)
         _write(Path(directory, name), _format_settings(values, kind))
     heads = {"java": "Java, Kafka's tools", "librdkafka": "kcat and librdkafka"}
     width = max(len(name) for name in CLIENT_FILES.values())

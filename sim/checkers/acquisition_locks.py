@@ -120,7 +120,7 @@ class AcquisitionLocks:
     def on_acquired(
         self,
         hold: AcquiredRecord,
-        at: HistoryPartition,
+        partition: HistoryPartition,
         place: SharedPlace,
         rows: Iterable[tuple[int, int, int]],
         began_s: float,
@@ -129,15 +129,15 @@ class AcquisitionLocks:
 
         Args:
             hold: Member, host and lock of the acquisition.
-            at: Partition by topic name.
+            partition: Partition by topic name.
             place: The same partition by topic id.
             rows: First offset, last offset (inclusive) and delivery count of each batch.
             began_s: Simulated time of the request; records that others acquired since may have been released before.
         """
         for first, last, count in rows:
             for offset in range(first, last + 1):
-                where = (at, offset)
-                text = f"{self._group}: {at[0]}-{at[1]} {offset} to {hold.member}"
+                where = (partition, offset)
+                text = f"{self._group}: {partition[0]}-{partition[1]} {offset} to {hold.member}"
                 if count > self.limit:
                     self._ledger.report_violation("share-overdelivered", f"{text} for the {count}. time")
                 if self._must_be_accepted(where, self.server_state(hold.host, place, hold.member), began_s):
@@ -164,7 +164,7 @@ class AcquisitionLocks:
         return sight.share_partition is by or self._seen_s[sight.share_partition] > at_s
 
     def on_acknowledging(
-        self, member: str, at: HistoryPartition, offsets: Mapping[int, int]
+        self, member: str, partition: HistoryPartition, offsets: Mapping[int, int]
     ) -> dict[int, AcquiredRecord]:
         """Record that a member sends acknowledgements (type by offset); return its acquired records by offset.
 
@@ -172,32 +172,36 @@ class AcquisitionLocks:
         """
         out = {}
         for offset, kind in offsets.items():
-            self.acknowledgements.setdefault((at, offset), set()).add(kind)
-            hold = self._held.get((at, offset), {}).get(member)
+            self.acknowledgements.setdefault((partition, offset), set()).add(kind)
+            hold = self._held.get((partition, offset), {}).get(member)
             if hold is not None:
                 out[offset] = hold
             if kind != RENEW:
-                self._remove_lock(member, (at, offset))
+                self._remove_lock(member, (partition, offset))
         return out
 
     def on_acknowledged(
-        self, at: HistoryPartition, offsets: Mapping[int, int], holds: Mapping[int, AcquiredRecord]
+        self, partition: HistoryPartition, offsets: Mapping[int, int], holds: Mapping[int, AcquiredRecord]
     ) -> None:
         """Record acknowledgements (type by offset) that succeeded; ``holds``: result of `on_acknowledging`."""
         for offset, kind in offsets.items():
             if kind == ACCEPT:
                 sight = holds[offset].server_state if offset in holds else None
-                self._accepted[at, offset] = (self._now_s(), None if sight is None else sight.share_partition)
+                self._accepted[partition, offset] = (self._now_s(), None if sight is None else sight.share_partition)
 
-    def on_renewed(self, member: str, at: HistoryPartition, offsets: Collection[int], until_s: float) -> None:
+    def on_renewed(self, member: str, partition: HistoryPartition, offsets: Collection[int], until_s: float) -> None:
         """Record a renewal: locks of these records last at least until ``until_s``, in seconds of the host's clock."""
         for offset in offsets:
-            hold = self._held.get((at, offset), {}).get(member)
+            hold = self._held.get((partition, offset), {}).get(member)
             if hold is not None:
-                self._held[at, offset][member] = hold._replace(until_s=until_s)
+                self._held[partition, offset][member] = hold._replace(until_s=until_s)
 
     def on_refused(
-        self, place: SharedPlace, at: HistoryPartition, offsets: Mapping[int, int], holds: Mapping[int, AcquiredRecord]
+        self,
+        place: SharedPlace,
+        partition: HistoryPartition,
+        offsets: Mapping[int, int],
+        holds: Mapping[int, AcquiredRecord],
     ) -> None:
         """Report a rejected acknowledgement as ``HolderIsHeard`` if the member had a valid lock of each record.
 
@@ -205,7 +209,9 @@ class AcquisitionLocks:
         by topic id.
         """
         if holds and all(offset in holds and self._is_in_force(holds[offset], place) for offset in offsets):
-            self._ledger.report_violation("HolderIsHeard", f"{self._group}: {at[0]}-{at[1]} {dict(offsets)}")
+            self._ledger.report_violation(
+                "HolderIsHeard", f"{self._group}: {partition[0]}-{partition[1]} {dict(offsets)}"
+            )
 
     def on_lost(self, member: str) -> None:
         """Record that all locks of a member have ended, such as with its connection."""

@@ -235,7 +235,7 @@ def iterate_partitions(image: MetadataImage) -> Iterator[tuple[str, int, Partiti
             yield name, number, registration
 
 
-def image_difference(one: MetadataImage, other: MetadataImage) -> str:
+def image_difference(image: MetadataImage, other_image: MetadataImage) -> str:
     """Return a text with the fields in which two images differ; each, with both values, is cut to 600 characters."""
-    areas = [x for x in one.__dataclass_fields__ if getattr(one, x) != getattr(other, x)]
-    return ", ".join(f"{x}: {getattr(one, x)} and {getattr(other, x)}"[:600] for x in areas)
+    areas = [x for x in image.__dataclass_fields__ if getattr(image, x) != getattr(other_image, x)]
+    return ", ".join(f"{x}: {getattr(image, x)} and {getattr(other_image, x)}"[:600] for x in areas)

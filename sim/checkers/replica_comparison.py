@@ -52,14 +52,14 @@ def _batches(data: bytearray) -> Batches:
     return out
 
 
-def find_replica_differences(copies: Mapping[str, ReplicaCopy], below: int | None = None, begin: int = 0) -> list[str]:
+def find_replica_differences(copies: Mapping[str, ReplicaCopy], below: int | None = None, start: int = 0) -> list[str]:
     """Return a text for each base offset at which replicas differ, from the highest of their starts on.
 
-    ``begin`` and ``below``: first base offset, and the one before which to stop (None: compare to the end).
+    ``start`` and ``below``: first base offset, and the one before which to stop (None: compare to the end).
 
     A log that a snapshot covers completely has no batch: it starts at the end of the snapshot.
     """
-    start = max([begin, *(copy.start for copy in copies.values())])
+    start = max([start, *(copy.start for copy in copies.values())])
     bases = sorted({base for copy in copies.values() for base in copy.batches if base >= start})
     out = []
     for base in bases:

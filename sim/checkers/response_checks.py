@@ -132,7 +132,7 @@ def check_row(row: PartitionData, offset: int, reader: FetchLimits, *, has_holes
 
 def check_fetch(
     rows: Iterable[tuple[ResponsePartition, PartitionData]],
-    wanted: dict[ResponsePartition, FetchPartition],
+    requested: dict[ResponsePartition, FetchPartition],
     reader: FetchLimits,
     holes: OffsetGaps,
 ) -> None:
@@ -140,7 +140,7 @@ def check_fetch(
 
     Args:
         rows: Partitions of the response.
-        wanted: Partitions of the request, or of its fetch session.
+        requested: Partitions of the request, or of its fetch session.
         reader: Limits of the request.
         holes: Lookup of the logs that may have gaps between offsets, or are tiered.
 
@@ -152,8 +152,8 @@ def check_fetch(
     for place, row in rows:
         assert place not in seen, f"{place} is answered twice"
         seen.add(place)
-        assert place in wanted, f"{place} was not asked for"
-        part, size = wanted[place], len(row.records or b"")
+        assert place in requested, f"{place} was not asked for"
+        part, size = requested[place], len(row.records or b"")
         try:
             count = check_row(row, part.fetch_offset, reader, has_holes=size > 0 and holes.allowed(place))
             limit = max(min(part.partition_max_bytes, left), 0)

@@ -301,9 +301,9 @@ class SimNetwork:
             found = self.links[source, target] = Link(self._rng, self._hosts(source), self._hosts(target))
         return found
 
-    def piece(self, left: int) -> int:
-        """Return the size of the next piece of the ``left`` bytes to send: mostly all, sometimes fewer."""
-        return left if self._rng.random() < 0.8 else self._rng.randint(1, min(left, 1500))
+    def piece(self, remaining: int) -> int:
+        """Return the size of the next piece of the ``remaining`` bytes to send: mostly all, sometimes fewer."""
+        return remaining if self._rng.random() < 0.8 else self._rng.randint(1, min(remaining, 1500))
 
     def forget(self, stream: SimStream) -> None:
         """Remove a closed end of a connection."""

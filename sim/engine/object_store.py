@@ -101,9 +101,9 @@ class SimObjectStore:
         """Remove an object without a call of a process, as by a mistake of an operator."""
         del self.objects[name]
 
-    def orphans(self, known: Iterable[str]) -> list[str]:
-        """Return the names of objects that are not among ``known``, such as those of copies without a record."""
-        return sorted(self.objects.keys() - set(known))
+    def orphans(self, referenced: Iterable[str]) -> list[str]:
+        """Return the names of objects that are not among ``referenced``, such as those of copies without a record."""
+        return sorted(self.objects.keys() - set(referenced))
 
 
 def _pause(process: SimProcess, seconds: float) -> None:

@@ -204,7 +204,7 @@ class NodeLifecycle:
 
 async def run_with_faults(
     disturber: FaultInjector,
-    lives: Collection[NodeLifecycle],
+    lifecycles: Collection[NodeLifecycle],
     stable_at_s: float,
     nursery: trio.Nursery,
     *,
@@ -217,7 +217,7 @@ async def run_with_faults(
     no network and clock faults are injected.
     """
     stable_at = trio.Event()
-    restless = len(lives)
+    restless = len(lifecycles)
 
     def one_less() -> None:
         nonlocal restless
@@ -225,7 +225,7 @@ async def run_with_faults(
         if not restless:
             stable_at.set()
 
-    for each in lives:
+    for each in lifecycles:
         nursery.start_soon(each.run_until, stable_at_s if die else 0.0, one_less)
     async with trio.open_nursery() as trouble:
         if disturbs:

@@ -48,7 +48,7 @@ class ScriptedFaults:
         simulation: Simulation,
         seed: int,
         voters: DynamicVoters | None,
-        lives: Mapping[int, NodeLifecycle],
+        lifecycles: Mapping[int, NodeLifecycle],
         living: Callable[[], dict[int, Any]],
         until_s: float,
     ) -> None:
@@ -58,14 +58,14 @@ class ScriptedFaults:
             simulation: the run.
             seed: seed of the scripts.
             voters: dynamic voters; None with static voters.
-            lives: life cycles of the nodes by id.
+            lifecycles: life cycles of the nodes by id.
             living: returns the components of running nodes by id.
             until_s: time of the last kill.
         """
         self._simulation = simulation
         self._rng = random.Random(f"scenes {seed}")
         self._voters = voters
-        self._lifecycles = lives
+        self._lifecycles = lifecycles
         self._living = living
         self._until_s = until_s
         self.played = 0

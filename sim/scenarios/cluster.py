@@ -121,9 +121,9 @@ class ClusterStopPolicy(StopPolicy):
         number = cluster.numbers[host]
         self._weak = host
         self._epoch_then = cluster.image().brokers[number].broker_epoch
-        for lives in cluster.lifecycles.values():
-            if lives.process is not None:
-                lives.process.session.kill_at = lives.process.session.fault = None
+        for lifecycle in cluster.lifecycles.values():
+            if lifecycle.process is not None:
+                lifecycle.process.session.kill_at = lifecycle.process.session.fault = None
         return True
 
     def replaced_dirs(self, host: str) -> list[str]:
@@ -362,7 +362,7 @@ class ClusterScenario(SimulationScenario):
                 continue
             copies = {names[x]: read_replica(self.simulation.host(names[x]).disk, topic, number) for x in row.replicas}
             begin = self._log_start(topic, number, row.leader)
-            out += [f"{topic}-{number} {x}" for x in find_replica_differences(copies, begin=begin)]
+            out += [f"{topic}-{number} {x}" for x in find_replica_differences(copies, start=begin)]
         logs = {name: read_replica(self.simulation.host(name).disk, METADATA_TOPIC, 0) for name in self.numbers}
         out += [f"{METADATA_TOPIC} {x}" for x in find_replica_differences(logs, image.offset)]
         return out

@@ -67,8 +67,8 @@ class CoordinatorCrashScenario(ClusterScenario):
     async def run(self) -> None:
         """Run one transaction, kill its coordinator at the step, and measure the time until partitions are stable."""
         async with trio.open_nursery() as everything:
-            for lives in self.lifecycles.values():
-                everything.start_soon(self._run_node, lives)
+            for lifecycle in self.lifecycles.values():
+                everything.start_soon(self._run_node, lifecycle)
             await self.wait_until_full()
             await create_topic(self.simulation, SOURCE, service=self.service, placed=REPLICA_ASSIGNMENT)
             with observe_steps(self._on_step):
@@ -77,9 +77,9 @@ class CoordinatorCrashScenario(ClusterScenario):
                 await self._wait_until_stable()
             everything.cancel_scope.cancel()
 
-    async def _run_node(self, lives: NodeLifecycle) -> None:
+    async def _run_node(self, lifecycle: NodeLifecycle) -> None:
         while True:
-            await lives.run_once(None)
+            await lifecycle.run_once(None)
             await trio.sleep(self.simulation.rng.random() * MAX_DOWNTIME_S)
 
     def _on_step(self, node_id: int, name: str, step: TransactionStep) -> None:

@@ -40,7 +40,7 @@ class CoordinatorKiller:
         self,
         simulation: Simulation,
         groups: GroupsWorkload,
-        lives: Mapping[str, NodeLifecycle],
+        lifecycles: Mapping[str, NodeLifecycle],
         is_full: Callable[[], bool],
         most: int,
     ) -> None:
@@ -49,13 +49,13 @@ class CoordinatorKiller:
         Args:
             simulation: the run.
             groups: groups whose coordinators are killed.
-            lives: life cycles of the nodes by host.
+            lifecycles: life cycles of the nodes by host.
             is_full: returns True if every replica is in sync.
             most: number of kills.
         """
         self._simulation = simulation
         self._groups = groups
-        self._lifecycles = lives
+        self._lifecycles = lifecycles
         self._is_full = is_full
         self._most = most
         self._rng = random.Random(f"kills {simulation.seed}")

@@ -231,17 +231,17 @@ class QuorumScenario:
         self._run_s = run_s
         self.scripted_faults: ScriptedFaults | None = None
         if staged:
-            lives = dict(enumerate(self.lifecycles, 1))
-            self.scripted_faults = ScriptedFaults(simulation, seed, self.voters, lives, self.live_nodes, run_s)
+            lifecycles = dict(enumerate(self.lifecycles, 1))
+            self.scripted_faults = ScriptedFaults(simulation, seed, self.voters, lifecycles, self.live_nodes, run_s)
         self.attempted_value = self.acknowledged_value = FIRST_VALUE
         self.count = 0
 
     def live_nodes(self) -> dict[int, Any]:
         """Return the components of the running controllers by node id."""
         return {
-            i: lives.node.components
-            for i, lives in enumerate(self.lifecycles, 1)
-            if lives.node is not None and lives.node.components is not None
+            i: lifecycle.node.components
+            for i, lifecycle in enumerate(self.lifecycles, 1)
+            if lifecycle.node is not None and lifecycle.node.components is not None
         }
 
     async def run(self) -> None:

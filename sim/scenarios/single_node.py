@@ -94,7 +94,9 @@ class SimulationScenario:
 
     def parts_by_host(self) -> dict[str, BrokerComponents]:
         """Return the components of the running nodes by host name; nodes that are still starting are left out."""
-        found = {host: lives.node.components for host, lives in self.lifecycles.items() if lives.node is not None}
+        found = {
+            host: lifecycle.node.components for host, lifecycle in self.lifecycles.items() if lifecycle.node is not None
+        }
         return {host: parts for host, parts in found.items() if parts is not None}
 
     def add_groups(self) -> None:

@@ -92,20 +92,20 @@ class SimClient:
         self._committed_under: dict[tuple[str, int], int] = {}
         """Leader epochs of committed offsets by partition: an older leader may lack the records below these offsets."""
 
-    async def call(self, request: Any, version: int | None = None, at: Address | None = None) -> Any:
-        """Send a request to ``at``, or to the current bootstrap server, and return the response.
+    async def call(self, request: Any, version: int | None = None, address: Address | None = None) -> Any:
+        """Send a request to ``address``, or to the current bootstrap server, and return the response.
 
         Connects if needed. ``version`` None: the highest version of both sides.
 
         Raises:
             UnknownOutcome: no connection, no valid response, or a timeout; all connections of the client are closed.
         """
-        address = at or self._bootstrap[0]
+        server = address or self._bootstrap[0]
         try:
-            channel = self._channels.get(address)
+            channel = self._channels.get(server)
             if channel is None:
-                stream = await self._connect(address)
-                channel = self._channels[address] = Channel(stream, self.name, timeout_s=self.service.timeout_s)
+                stream = await self._connect(server)
+                channel = self._channels[server] = Channel(stream, self.name, timeout_s=self.service.timeout_s)
                 await channel.negotiate()
             return await channel.call(request, version)
         except (OSError, WireError) as error:

@@ -160,26 +160,26 @@ class MessageDecoder:
         return cls(**values), pos
 
     def read_tagged_fields(
-        self, known: dict[int, FieldSpec], values: dict[str, Any], buf: Buffer, pos: int, path: str
+        self, fields_by_tag: dict[int, FieldSpec], values: dict[str, Any], buf: Buffer, pos: int, path: str
     ) -> int:
         """Read the tagged fields of a struct into ``values`` by name; return the position after them.
 
-        Tags that are not in ``known`` are skipped. ``path``: path of the struct; empty for a message.
+        Tags that are not in ``fields_by_tag`` are skipped. ``path``: path of the struct; empty for a message.
 
         Raises:
-            WireError: more tagged fields than `MAX_UNKNOWN_TAGS` and one for each of ``known``, or a size does not fit
-                its field.
+            WireError: more tagged fields than `MAX_UNKNOWN_TAGS` and one for each of ``fields_by_tag``, or a size does
+                not fit its field.
         """
         start = pos
         count, pos = read_uvarint(buf, pos)
         self.trace(f"{path}.tags" if path else "tags", start, pos, count)
-        if count > MAX_UNKNOWN_TAGS + len(known):
+        if count > MAX_UNKNOWN_TAGS + len(fields_by_tag):
             raise WireError(f"{path}: {count} tagged fields")
         for _ in range(count):
             tag, pos = read_uvarint(buf, pos)
             size, pos = read_uvarint(buf, pos)
             _, stop = read_bytes(buf, pos, size)
-            spec = known.get(tag)
+            spec = fields_by_tag.get(tag)
             if spec is not None:
                 here = f"{path}.{spec.name}" if path else spec.name
                 values[spec.name], pos = self.read_value(spec, buf, pos, here, tagged=True)

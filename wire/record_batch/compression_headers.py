@@ -56,36 +56,36 @@ def _zero_terminated(view: memoryview, at: int) -> int:
     raise WireError("gzip header ends early")
 
 
-def gzip_header_end(view: memoryview, at: int) -> int:
-    """Return the position of the deflate data of the gzip member at position ``at``.
+def gzip_header_end(view: memoryview, position: int) -> int:
+    """Return the position of the deflate data of the gzip member at ``position``.
 
     Flags that RFC 1952 reserves are ignored, as in Java; zlib rejects them.
 
     Raises:
         WireError: the gzip header is missing, incomplete or corrupt.
     """
-    if len(view) - at < 10:
+    if len(view) - position < 10:
         raise WireError("gzip header ends early")
-    if view[at : at + 2] != GZIP_MAGIC or view[at + 2] != zlib.DEFLATED:
+    if view[position : position + 2] != GZIP_MAGIC or view[position + 2] != zlib.DEFLATED:
         raise WireError("not gzip data")
-    start, flags = at, view[at + 3]
-    at += 10
+    start, flags = position, view[position + 3]
+    position += 10
     if flags & _FEXTRA:
-        if len(view) - at < 2:
+        if len(view) - position < 2:
             raise WireError("gzip header ends early")
-        at += 2 + (view[at] | view[at + 1] << 8)
+        position += 2 + (view[position] | view[position + 1] << 8)
     for flag in (_FNAME, _FCOMMENT):
         if flags & flag:
-            at = _zero_terminated(view, at)
+            position = _zero_terminated(view, position)
     if flags & _FHCRC:
-        if len(view) - at < 2:
+        if len(view) - position < 2:
             raise WireError("gzip header ends early")
-        if view[at] | view[at + 1] << 8 != zlib.crc32(view[start:at]) & 0xFFFF:
+        if view[position] | view[position + 1] << 8 != zlib.crc32(view[start:position]) & 0xFFFF:
             raise WireError("gzip header with a wrong checksum")
-        at += 2
-    if at > len(view):
+        position += 2
+    if position > len(view):
         raise WireError("gzip header ends early")
-    return at
+    return position
 
 
 def _check_gzip(data: Buffer) -> ErrorCode:
@@ -118,17 +118,17 @@ def snappy_uncompressed_length(data: Buffer) -> int:
     raise WireError("snappy block without a length")
 
 
-def xerial_header_follows(view: memoryview, at: int) -> bool:
-    """Return whether another xerial stream begins at ``at``; the caller has read `XERIAL_HEAD` there as a block size.
+def xerial_header_follows(view: memoryview, position: int) -> bool:
+    """Return True if another xerial stream begins at ``position``, where `XERIAL_HEAD` was read as a block size.
 
     Raises:
         WireError: fewer bytes than a header are left, or its version is below 1.
     """
-    if len(view) - at < XERIAL_HEADER_BYTES:
+    if len(view) - position < XERIAL_HEADER_BYTES:
         raise WireError("snappy header ends early")
-    if view[at : at + 8] != XERIAL_MAGIC:
+    if view[position : position + 8] != XERIAL_MAGIC:
         return False
-    (version,) = struct.unpack_from(">i", view, at + 8)
+    (version,) = struct.unpack_from(">i", view, position + 8)
     if version < 1:
         raise WireError(f"snappy header of incompatible version {version}")
     return True

@@ -66,9 +66,9 @@ def _split(out: bytes, size_bytes: int) -> Iterator[bytes]:
 class _GzipMember:
     """Decompressor of the deflate data of one gzip member, which verifies size and checksum in its trailer."""
 
-    def __init__(self, view: memoryview, at: int) -> None:
+    def __init__(self, view: memoryview, position: int) -> None:
         self._view = view
-        self.end = at
+        self.end = position
         """Position of the trailer once all pieces were read; of the deflate data before."""
 
     def pieces(self, size_bytes: int) -> Iterator[bytes]:

@@ -190,9 +190,9 @@ class _RecordWindow:
         """True if the decompressor holds much memory (`StreamDecompressor.is_memory_heavy`)."""
         return self._pieces.is_memory_heavy
 
-    def advance(self, at: int, passed: int) -> None:
-        """Record that ``passed`` records were read, and that the next one begins at position ``at``."""
-        self.position = at
+    def advance(self, position: int, passed: int) -> None:
+        """Record that ``passed`` records were read, and that the next one begins at ``position``."""
+        self.position = position
         self.remaining -= passed
 
     def load_next_piece(self) -> None:

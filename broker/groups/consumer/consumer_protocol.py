@@ -74,15 +74,15 @@ def owned_partitions(
     return [row(topics[t.topic].id, t.partitions) for t in subscription.owned_partitions if t.topic in topics]
 
 
-def encode_assignment(held: Mapping[bytes, Iterable[int]], image: MetadataImage, version: int) -> bytes:
+def encode_assignment(partitions: Mapping[bytes, Iterable[int]], image: MetadataImage, version: int) -> bytes:
     """Return partitions by topic id as an embedded assignment in ``version``, without topics that do not exist."""
     rows = []
-    for topic in iteration_order.uuid_hash_map_order(held):
+    for topic in iteration_order.uuid_hash_map_order(partitions):
         name = image.topic_names.get(topic)
         if name is not None:
             rows.append(
                 consumer_protocol.ConsumerProtocolAssignmentTopicPartition(
-                    name, list(iteration_order.integer_hash_set_order(held[topic]))
+                    name, list(iteration_order.integer_hash_set_order(partitions[topic]))
                 )
             )
     return _VERSION.pack(version) + compiler.encode(consumer_protocol.ConsumerProtocolAssignment(rows), version)

@@ -68,23 +68,23 @@ class GroupDowngrade(NamedTuple):
 
 def downgrade(
     groups: ConsumerGroups,
-    back: GroupDowngrade,
+    conversion: GroupDowngrade,
     fx: GroupEffects,
-    instead: Callable[[], Iterator[GroupEffects | None]] | None = None,
+    fallback: Callable[[], Iterator[GroupEffects | None]] | None = None,
 ) -> None:
     """Add to ``fx`` the records that convert a group to a classic group; those of a large one as a continuation.
 
     A continuation also restores the classic group, once its record is replayed, and may start a rebalance. If a
-    member's metadata is malformed, the effects of ``instead`` are used and the group is not converted.
+    member's metadata is malformed, the effects of ``fallback`` are used and the group is not converted.
 
     Raises:
-        ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted and ``instead`` is None; raised by the
+        ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted and ``fallback`` is None; raised by the
             continuation if the group is large.
     """
     made: list[ClassicGroup] = []
-    fx.continue_with(_write(groups, back, made, instead), len(back.group.members) * WORK_PER_MEMBER)
+    fx.continue_with(_write(groups, conversion, made, fallback), len(conversion.group.members) * WORK_PER_MEMBER)
     if made or fx.continuation is not None:
-        fx.continuation = chain(fx.continuation or (), _restore_classic_group(groups, made, back))
+        fx.continuation = chain(fx.continuation or (), _restore_classic_group(groups, made, conversion))
 
 
 def _write(

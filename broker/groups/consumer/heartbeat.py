@@ -114,13 +114,13 @@ def error_response(error: ProtocolError) -> consumer_group_heartbeat.ConsumerGro
     return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
-def to_response_assignment(held: PartitionEpochs) -> consumer_group_heartbeat.Assignment:
+def to_response_assignment(partitions: PartitionEpochs) -> consumer_group_heartbeat.Assignment:
     """Return partitions by topic id as the assignment of a ConsumerGroupHeartbeat response."""
     row = consumer_group_heartbeat.ConsumerGroupHeartbeatResponseTopicPartitions
     return consumer_group_heartbeat.Assignment(
         [
-            row(topic, list(iteration_order.integer_hash_set_order(held[topic])))
-            for topic in iteration_order.uuid_hash_map_order(held)
+            row(topic, list(iteration_order.integer_hash_set_order(partitions[topic])))
+            for topic in iteration_order.uuid_hash_map_order(partitions)
         ]
     )
 

@@ -71,7 +71,7 @@ def fence_members(
     cold = groups.topics.unhashed(group.subscribed_topic_names)
     if group.classic_member_count and is_downgrade_due(groups, group, members):
         back = GroupDowngrade(group, {member.id for member in members}, None, triggers_rebalance=True, now_ms=now_ms)
-        downgrade(groups, back, fx, instead=partial(_remove_members, groups, group, members, cold))
+        downgrade(groups, back, fx, fallback=partial(_remove_members, groups, group, members, cold))
         return
     is_large = cold or len(group.subscribed_topic_names) > MAX_NAMES_AT_ONCE
     fx.continue_with(

@@ -33,8 +33,10 @@ class ShareGroups(AssignedGroups[ShareGroup]):
 
     type_name = "share"
 
-    def __init__(self, settings: ShareGroupSettings, topics: GroupTopicMetadata, taken: Callable[[str], bool]) -> None:
-        super().__init__(settings.bounded_settings, topics, taken)
+    def __init__(
+        self, settings: ShareGroupSettings, topics: GroupTopicMetadata, is_id_in_use: Callable[[str], bool]
+    ) -> None:
+        super().__init__(settings.bounded_settings, topics, is_id_in_use)
         self.settings = settings
         self.initializing_since_ms: dict[tuple[str, bytes], int] = {}
         """Soft state: wall clock (ms) of the last request to initialize share state, by group id and topic id."""

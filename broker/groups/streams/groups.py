@@ -27,18 +27,18 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
 
     type_name = "streams"
 
-    def __init__(self, classic: ClassicGroups, topics: GroupTopicMetadata, taken: Callable[[str], bool]) -> None:
-        """Initialize without groups. ``taken``: returns True if the id belongs to a consumer or share group."""
+    def __init__(self, classic: ClassicGroups, topics: GroupTopicMetadata, is_id_in_use: Callable[[str], bool]) -> None:
+        """Initialize without groups. ``is_id_in_use``: returns True if the id belongs to a consumer or share group."""
         self.settings = classic.settings.streams
         super().__init__(
             self.settings.bounded_settings,
             topics,
-            lambda group_id: taken(group_id) or group_id in classic.groups,
+            lambda group_id: is_id_in_use(group_id) or group_id in classic.groups,
         )
         self.delayed_groups: set[str] = set()
         """Soft state: ids of groups in their initial rebalance delay."""
         self.classic_groups = classic
-        self._is_modern_group = taken
+        self._is_modern_group = is_id_in_use
 
     def get_or_create_group(self, group_id: str, fx: GroupEffects) -> StreamsGroup:
         """Return the streams group with an id, or a new one, which its first records will create.

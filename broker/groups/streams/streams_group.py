@@ -39,9 +39,9 @@ class TasksTuple(NamedTuple):
         """True if there are no tasks in any role."""
         return not (self.active or self.standby or self.warmup)
 
-    def overlaps(self, held: TasksTupleWithEpochs) -> bool:
-        """Return True if any task is in ``held`` in the same role (active, standby or warm-up)."""
-        roles = zip(self, (held.active, held.standby, held.warmup), strict=True)
+    def overlaps(self, other: TasksTupleWithEpochs) -> bool:
+        """Return True if any task is in ``other`` in the same role (active, standby or warm-up)."""
+        roles = zip(self, (other.active, other.standby, other.warmup), strict=True)
         return any(not tasks[name].isdisjoint(others.get(name, ())) for tasks, others in roles for name in tasks)
 
 

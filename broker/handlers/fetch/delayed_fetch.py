@@ -67,7 +67,7 @@ class AvailableBytes:
         self,
         purgatory: Purgatory,
         parked: DelayedOperation,
-        wanted: Iterable[CachedPartition | None],
+        partitions: Iterable[CachedPartition | None],
         unreadable: UnreadablePartitions,
     ) -> Job[bool]:
         """Register a delayed fetch for its partitions and count their bytes, as a job; True if it can be completed.
@@ -77,14 +77,14 @@ class AvailableBytes:
         Args:
             purgatory: Purgatory of the broker.
             parked: Delayed operation to register.
-            wanted: Partitions of the fetch; None is skipped.
-            unreadable: Positions in ``wanted`` of partitions that had an error before, which are skipped, too.
+            partitions: Partitions of the fetch; None is skipped.
+            unreadable: Positions in ``partitions`` of partitions that had an error before, which are skipped, too.
         """
         enough, kind = False, "fetch" if self._params.replica_id < 0 else "end"
         for key in (self._other_partitions_key, self._follower_key):
             if key is not None:
                 purgatory.watch(parked, key)
-        for number, want in enumerate(wanted, 1):
+        for number, want in enumerate(partitions, 1):
             if want is not None and number not in unreadable:
                 key = (kind, want.topic, want.partition)
                 if key not in self._partition_by_key:

@@ -139,12 +139,12 @@ class PreparedFetch(RepeatedRequest):
         context: RequestContext,
         request: FetchRequest,
         session: FetchSession | None,
-        wanted: Sequence[CachedPartition],
+        partitions: Sequence[CachedPartition],
         response: FetchResponse,
     ) -> None:
-        super().__init__(context, [(want.topic or "", want.topic_id) for want in wanted])
+        super().__init__(context, [(want.topic or "", want.topic_id) for want in partitions])
         self._session_id = 0 if session is None else session.id
-        self._wanted = list(wanted)
+        self._wanted = list(partitions)
         self._rows = [row for topic in request.topics for row in topic.partitions]
         self._max_bytes = request.max_bytes
         self._min_bytes = request.min_bytes
@@ -165,15 +165,15 @@ class PreparedFetch(RepeatedRequest):
     def _authorized_topics(self) -> Set[str]:
         return self._authorization_cache.readable_topics
 
-    def respond(self, view: memoryview, begin: int, end: int) -> list[Chunk] | None:
-        """Serve the request frame in ``view[begin:end]`` and return the encoded response; advance its session's epoch.
+    def respond(self, view: memoryview, start: int, end: int) -> list[Chunk] | None:
+        """Serve the request frame in ``view[start:end]`` and return the encoded response; advance its session's epoch.
 
         Returns:
             None, with nothing changed, if the handler must serve the request instead.
         """
-        if end - begin != self._frame_bytes:
+        if end - start != self._frame_bytes:
             return None
-        values = self._unpack(view, begin)
+        values = self._unpack(view, start)
         if values[::2] != self._fixed or not self._is_current():
             return None
         if not self._session_id:
@@ -281,7 +281,7 @@ def prepare(
     context: RequestContext,
     request: FetchRequest,
     session: FetchSession | None,
-    wanted: Iterable[CachedPartition | None],
+    partitions: Iterable[CachedPartition | None],
     response: FetchResponse,
 ) -> None:
     """Count a request; set the prepared request of the connection if the last ones were alike and it is preparable.
@@ -291,10 +291,10 @@ def prepare(
     """
     frame_bytes = len(context.frame)
     if is_repeated(context, frame_bytes) and frame_bytes <= MAX_REQUEST_BYTES:
-        partitions = [want for want in wanted if want is not None]
-        if 0 < len(partitions) <= MAX_PARTITIONS and _is_preparable(request, session, partitions, response):
+        known = [partition for partition in partitions if partition is not None]
+        if 0 < len(known) <= MAX_PARTITIONS and _is_preparable(request, session, known, response):
             with suppress(NotPreparable, WireError):
-                context.peer.prepared_request = PreparedFetch(context, request, session, partitions, response)
+                context.peer.prepared_request = PreparedFetch(context, request, session, known, response)
 
 
 def _is_preparable(

@@ -48,16 +48,16 @@ def assignor_fields(assignor: Callable[[GroupStateMachine, Any], str]) -> Callab
     return head
 
 
-def named_assignment(context: RequestContext, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
+def named_assignment(context: RequestContext, messages: Any, partitions: Mapping[bytes, Iterable[int]]) -> Any:
     """Return an assignment as messages with topic names; deleted topics are left out.
 
-    ``messages`` is the module of the message classes; ``held`` has the partitions by topic id.
+    ``messages`` is the module of the message classes; ``partitions`` has the partitions by topic id.
 
     Raises:
         TopicsHidden: The client may not describe one of the topics.
     """
     rows = []
-    for topic, numbers in held.items():
+    for topic, numbers in partitions.items():
         name = context.image.topic_names.get(topic)
         if name is None:
             continue

@@ -130,8 +130,8 @@ class PreparedProduce(RepeatedRequest):
                 return True
         return False
 
-    def respond(self, view: memoryview, begin: int, end: int) -> list[Chunk] | None:
-        """Append the batch of the request frame in ``view[begin:end]`` and return the encoded response.
+    def respond(self, view: memoryview, start: int, end: int) -> list[Chunk] | None:
+        """Append the batch of the request frame in ``view[start:end]`` and return the encoded response.
 
         An I/O error fails the log directory; the response has KAFKA_STORAGE_ERROR then.
 
@@ -140,9 +140,9 @@ class PreparedProduce(RepeatedRequest):
         """
         buffer: Any = view.obj
         if (
-            (end - begin != self._frame_bytes and not self._fits(end - begin))
-            or not buffer.startswith(self._head_and_length, begin + 8)
-            or not buffer.startswith(self._key, begin)
+            (end - start != self._frame_bytes and not self._fits(end - start))
+            or not buffer.startswith(self._head_and_length, start + 8)
+            or not buffer.startswith(self._key, start)
             or not buffer.startswith(self._tail, end - len(self._tail))
             or not self._is_current()
         ):
@@ -157,7 +157,7 @@ class PreparedProduce(RepeatedRequest):
             return None
         if self._waits_for_isr and not (replica.is_sole_replica and log.high_watermark == log.log_end_offset):
             return None
-        batch = view[begin + self._records_at : end - len(self._tail)]
+        batch = view[start + self._records_at : end - len(self._tail)]
         try:
             header = parse_single_batch(batch)
             if not 0 <= header.attributes <= self._max_attributes:
@@ -171,16 +171,16 @@ class PreparedProduce(RepeatedRequest):
         except OSError as error:
             services.fail(error, log)
             count_rejection(replica.traffic, ErrorCode.KAFKA_STORAGE_ERROR, 0)
-            return self._disk_failure(int.from_bytes(buffer[begin + 4 : begin + 8], "big", signed=True))
+            return self._disk_failure(int.from_bytes(buffer[start + 4 : start + 8], "big", signed=True))
         traffic = replica.traffic
         traffic.produces += 1
         traffic.bytes_in += len(batch)
         traffic.messages_in += header.last_offset_delta + 1
-        size, correlation_id = self._response_bytes, buffer[begin + 4 : begin + 8]
+        size, correlation_id = self._response_bytes, buffer[start + 4 : start + 8]
         base, time_ms = done.first_offset, done.log_append_time_ms
         if self._has_log_start:
-            start = log.log_start_offset
-            return [self._pack(size, correlation_id, self._before, base, time_ms, start, self._after)]
+            log_start = log.log_start_offset
+            return [self._pack(size, correlation_id, self._before, base, time_ms, log_start, self._after)]
         return [self._pack(size, correlation_id, self._before, base, time_ms, self._after)]
 
     def _disk_failure(self, correlation_id: int) -> list[Chunk]:

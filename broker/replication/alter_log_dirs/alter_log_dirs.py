@@ -46,7 +46,7 @@ class AlterLogDirs:
         self._fail = fail
         self._lock = trio.Lock()
 
-    async def alter(self, at: TopicPartition, path: str) -> ErrorCode:
+    async def alter(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
         """Move a replica to the log directory at an absolute path, once earlier calls are complete.
 
         If the directory can be used, a move of the replica to another one is cancelled first, even if the new move
@@ -61,7 +61,7 @@ class AlterLogDirs:
             directory.
         """
         async with self._lock:
-            return await self._alter(at, path)
+            return await self._alter(topic_partition, path)
 
     async def _alter(self, at: TopicPartition, path: str) -> ErrorCode:
         storage, replicas = self._log_dirs, self._replica_manager
@@ -164,9 +164,9 @@ class AlterLogDirs:
         except OSError as error:
             self._fail(error, where)
 
-    def cancel(self, at: TopicPartition) -> None:
+    def cancel(self, topic_partition: TopicPartition) -> None:
         """Cancel the move of a partition and rename its future log for deletion; no effect without a move."""
-        future = self._replica_manager.abandon_future_log(at)
+        future = self._replica_manager.abandon_future_log(topic_partition)
         if future is not None:
             logger.info(
                 "Cancelled the move of replica %s to log dir %s", future.label, self._log_dirs.directory_of(future).path

@@ -142,9 +142,9 @@ class ReplicaFetcherManager:
         self._assignments[at] = (replica, where)
         fetcher.add_partition(replica, leader_epoch)
 
-    def remove_partition(self, at: TopicPartition) -> None:
+    def remove_partition(self, topic_partition: TopicPartition) -> None:
         """Stop fetching a partition; a fetcher without partitions is stopped."""
-        known = self._assignments.pop(at, None)
+        known = self._assignments.pop(topic_partition, None)
         if known is None:
             return
         replica, where = known

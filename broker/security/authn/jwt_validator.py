@@ -45,8 +45,8 @@ class JwtRequirements(NamedTuple):
 class BrokerJwtValidator:
     """Validator of tokens that a key of the JWKS has signed."""
 
-    def __init__(self, wanted: JwtRequirements, keys: JsonWebKeySet, now_ms: Callable[[], int]) -> None:
-        self._requirements, self._keys, self._now_ms = wanted, keys, now_ms
+    def __init__(self, requirements: JwtRequirements, keys: JsonWebKeySet, now_ms: Callable[[], int]) -> None:
+        self._requirements, self._keys, self._now_ms = requirements, keys, now_ms
 
     def validate(self, token: str) -> OAuthBearerToken:
         """Return principal and expiry of a valid token.

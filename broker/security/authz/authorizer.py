@@ -119,27 +119,27 @@ class Authorizer:
             self._clear_decisions()
         return self._allowed.setdefault((peer.principal, peer.host, operation, resource), set())
 
-    def may_read(self, asking: Any, topic: str) -> bool:
+    def may_read(self, context: Any, topic: str) -> bool:
         """Return True if the client of a `RequestContext` may read a topic.
 
         If so, and without an audit log, the set of `allowed_names` becomes ``readable_topics`` of the connection, so
         that later requests need no call. With an audit log each decision must be logged, so nothing is stored.
         """
-        is_allowed: bool = asking.may(AclOperation.READ, ResourceType.TOPIC, topic)
-        if is_allowed and asking.services.audit is None:
-            topics = self.allowed_names(asking.peer, AclOperation.READ, ResourceType.TOPIC)
-            asking.peer.authorization_cache.readable_topics = topics
+        is_allowed: bool = context.may(AclOperation.READ, ResourceType.TOPIC, topic)
+        if is_allowed and context.services.audit is None:
+            topics = self.allowed_names(context.peer, AclOperation.READ, ResourceType.TOPIC)
+            context.peer.authorization_cache.readable_topics = topics
         return is_allowed
 
-    def may_write(self, asking: Any, topic: str) -> bool:
+    def may_write(self, context: Any, topic: str) -> bool:
         """Return True if the client of a `RequestContext` may write to a topic.
 
         Like `may_read` it stores the set of allowed names with the connection, as ``writable_topics``.
         """
-        is_allowed: bool = asking.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
-        if is_allowed and asking.services.audit is None:
-            topics = self.allowed_names(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
-            asking.peer.authorization_cache.writable_topics = topics
+        is_allowed: bool = context.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
+        if is_allowed and context.services.audit is None:
+            topics = self.allowed_names(context.peer, AclOperation.WRITE, ResourceType.TOPIC)
+            context.peer.authorization_cache.writable_topics = topics
         return is_allowed
 
     def deciding_rule(

@@ -36,7 +36,7 @@ def is_authorized_by_handler(spec: ApiSpec, *, at_controller: bool) -> bool:
     return all(isinstance(rule, Permission) for rule in spec.endpoint(at_controller=at_controller).authorization)
 
 
-def authorize_and_handle(asking: A, request: Any, handler: AuthorizedHandler[A], *, at_controller: bool) -> Any:
+def authorize_and_handle(context: A, request: Any, handler: AuthorizedHandler[A], *, at_controller: bool) -> Any:
     """Call the handler with the authorized part of a request; return its response, or a job that returns it.
 
     The handler is called even if all resources in the request are denied; their error rows are added to its response.
@@ -44,14 +44,14 @@ def authorize_and_handle(asking: A, request: Any, handler: AuthorizedHandler[A],
     the error of `DENIAL_ERRORS` is returned. ``at_controller``: the rules of the controller's listener apply, else
     those of a broker's listener.
     """
-    spec, splits = asking.spec, False
+    spec, splits = context.spec, False
     for rule in spec.endpoint(at_controller=at_controller).authorization:
         if isinstance(rule, RequestRule):
             name = CLUSTER_NAME if rule.field is None else getattr(request, rule.field)
-            if not asking.may(rule.operation, rule.resource, name):
+            if not context.may(rule.operation, rule.resource, name):
                 message = f"Request {spec.key.name} needs {rule.operation.name} permission."
                 return build_error_response(
-                    asking,
+                    context,
                     request,
                     DENIAL_ERRORS[rule.resource],
                     message if rule.resource is ResourceType.CLUSTER else None,
@@ -59,8 +59,8 @@ def authorize_and_handle(asking: A, request: Any, handler: AuthorizedHandler[A],
         elif not isinstance(rule, Permission):
             splits = True
     if not splits:
-        return handler(asking, request)
-    return _handle_allowed(asking, request, handler, at_controller=at_controller)
+        return handler(context, request)
+    return _handle_allowed(context, request, handler, at_controller=at_controller)
 
 
 def _handle_allowed(asking: A, request: Any, handler: AuthorizedHandler[A], *, at_controller: bool) -> Job[Any]:

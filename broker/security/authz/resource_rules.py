@@ -62,7 +62,7 @@ class AuthorizableRequest(Protocol):
         """Return True if the client is authorized for an operation on a resource."""
 
 
-def split_request(asking: AuthorizableRequest, request: Any, rule: AuthorizationRule) -> Job[SplitRequest]:
+def split_request(context: AuthorizableRequest, request: Any, rule: AuthorizationRule) -> Job[SplitRequest]:
     """Return a copy of a request without the resources that a rule denies, and their error rows, as a job.
 
     Without a denial the request itself and no rows are returned, also for a rule that is not about listed resources,
@@ -71,11 +71,11 @@ def split_request(asking: AuthorizableRequest, request: Any, rule: Authorization
     """
     match rule:
         case ResourceRule():
-            return (yield from _split_resources(asking, request, rule))
+            return (yield from _split_resources(context, request, rule))
         case ConfigResourceRule():
-            return (yield from _split_configs(asking, request, rule.operation))
+            return (yield from _split_configs(context, request, rule.operation))
         case DeleteTopicsRule():
-            return (yield from _split_topic_deletions(asking, request))
+            return (yield from _split_topic_deletions(context, request))
     return request, []
 
 
@@ -200,7 +200,7 @@ def _denied_topic_name(asking: AuthorizableRequest, name: str | None, topic_id: 
     return None if may_delete or real not in asking.image.topics else (real,)
 
 
-def hide_created_configs(asking: AuthorizableRequest, rows: Iterable[Any]) -> Job[None]:
+def hide_created_configs(context: AuthorizableRequest, rows: Iterable[Any]) -> Job[None]:
     """Hide the configs in the rows of created topics that the client may not describe (KIP-525), as a job.
 
     Such a row gets TOPIC_AUTHORIZATION_FAILED as ``topic_config_error_code``, no configs, and -1 as number of
@@ -208,6 +208,6 @@ def hide_created_configs(asking: AuthorizableRequest, rows: Iterable[Any]) -> Jo
     """
     for row in rows:
         yield None
-        if not row.error_code and not asking.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
+        if not row.error_code and not context.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
             row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             row.configs, row.num_partitions, row.replication_factor = [], -1, -1

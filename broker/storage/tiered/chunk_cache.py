@@ -120,18 +120,18 @@ class CachedRemoteStorage:
         return self.store.copy_segment(metadata, files)
 
     def fetch_segment(
-        self, metadata: RemoteLogSegmentMetadata, start: int, end: int, held: HeldChunks | None = None
+        self, metadata: RemoteLogSegmentMetadata, start: int, end: int, chunks: HeldChunks | None = None
     ) -> bytes:
-        """Return bytes [start, end) of the segment's records, fewer at its end; chunks that are not cached are fetched.
+        """Return bytes [start, end) of the segment's records, fewer at its end; chunks not in the cache are fetched.
 
-        Then the reads of the following chunks ahead are started. ``held``: chunks that the caller has read from before,
-        to which those of this range are added: none of them is fetched again, though the cache may not keep it.
+        Then the reads of the following chunks ahead are started. ``chunks``: those that the caller has read from
+        before, to which those of this range are added: none is fetched again, though the cache may not keep it.
         """
-        pieces, held = [], {} if held is None else held
+        pieces, chunks = [], {} if chunks is None else chunks
         for key, first, last in self._chunks_of(metadata, start, end):
-            data = self._files.read(self._load_records(metadata, key, held), first, last)
+            data = self._files.read(self._load_records(metadata, key, chunks), first, last)
             if data is None:
-                held.pop(key, None)
+                chunks.pop(key, None)
                 begin = key[1] * self._options.chunk_bytes
                 data = self.store.fetch_segment(metadata, begin + first, begin + last)
             pieces.append(data)
@@ -155,15 +155,15 @@ class CachedRemoteStorage:
         return self._files.is_crowded()
 
     def fetch_slices(
-        self, metadata: RemoteLogSegmentMetadata, start: int, end: int, held: HeldChunks | None = None
+        self, metadata: RemoteLogSegmentMetadata, start: int, end: int, chunks: HeldChunks | None = None
     ) -> list[FileSlice | memoryview]:
         """Return bytes [start, end) of the segment's records as ranges of the chunks' files, which are not read.
 
-        A chunk that has no file is in memory. ``held``: as for `fetch_segment`.
+        A chunk that has no file is in memory. ``chunks``: as for `fetch_segment`.
         """
-        held = {} if held is None else held
+        chunks = {} if chunks is None else chunks
         slices = [
-            self._load_records(metadata, key, held).slice(first, last)
+            self._load_records(metadata, key, chunks).slice(first, last)
             for key, first, last in self._chunks_of(metadata, start, end)
         ]
         self._start_reads_ahead(metadata, end)
@@ -204,13 +204,13 @@ class CachedRemoteStorage:
         self._start_reads_ahead(metadata, end)
         return slices
 
-    def drop_damaged(self, held: HeldChunks) -> bool:
+    def drop_damaged(self, chunks: HeldChunks) -> bool:
         """Verify chunks of a read again, whose records are malformed; drop the damaged ones; return True if any was.
 
         False also if the process lacks the descriptors to verify them all; damaged ones may have been dropped then.
         """
         with suppress(OSError):  # no descriptors
-            return sum(map(self._files.is_damaged, held)) > 0
+            return sum(map(self._files.is_damaged, chunks)) > 0
         return False
 
     def discard(self, file: File) -> None:

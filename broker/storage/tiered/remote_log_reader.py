@@ -290,7 +290,7 @@ class RemoteLogReader:
             try:
                 record = await run_in_background(self._env, decompressions.as_job(search))
             except WireError:  # a chunk that was damaged on the disk of the cache is read again
-                if not await self._remote.in_reader_thread(partial(self._segments.drop_damaged, batch.held)):
+                if not await self._remote.in_reader_thread(partial(self._segments.drop_damaged, batch.chunks)):
                     raise
                 batch = await self._remote.in_reader_thread(partial(find, position))
                 continue

@@ -69,7 +69,7 @@ class BatchBytes(NamedTuple):
     header: BatchHeader
     next_position: int
     """Position behind the batch."""
-    held: HeldChunks
+    chunks: HeldChunks
     """Chunks of the cache that were read, for `RemoteSegmentReader.drop_damaged`."""
 
 
@@ -105,13 +105,13 @@ class RemoteSegmentReader:
         read = partial(self._read, self._storage(), metadata, offset, max_bytes)
         return self._retry_undamaged(partial(read, at_least_one=at_least_one, in_memory=in_memory))
 
-    def drop_damaged(self, held: HeldChunks) -> bool:
+    def drop_damaged(self, chunks: HeldChunks) -> bool:
         """Verify chunks again that a read held and whose records are malformed; drop the damaged ones from the cache.
 
         Return True if any was, so that a second read returns what the store has.
         """
         storage = self._storage()
-        return isinstance(storage, CachedRemoteStorage) and storage.drop_damaged(held)
+        return isinstance(storage, CachedRemoteStorage) and storage.drop_damaged(chunks)
 
     def _retry_undamaged(self, read: Callable[[HeldChunks], T]) -> T:
         """Call ``read``, and once more after a WireError if chunks that it held were damaged in the cache."""
@@ -144,7 +144,7 @@ class RemoteSegmentReader:
             in_memory, max_bytes = True, min(max_bytes, CROWDED_READ_BYTES)
         fetch, window_bytes = storage.fetch_segment, max_bytes + WINDOW_BYTES
         if isinstance(storage, CachedRemoteStorage):
-            fetch = partial(storage.fetch_segment, held=held)
+            fetch = partial(storage.fetch_segment, chunks=held)
             window_bytes = window_bytes if in_memory else WINDOW_BYTES
         found = self._find_batch(fetch, metadata, index.lookup(offset), offset, window_bytes)
         if found is None:

@@ -174,10 +174,9 @@ class RaftState:
     def can_be_candidate(self) -> bool:
         """True if this node may be elected: a voter, or one whose removal from the voter set may be uncommitted.
 
-        False while its voter state is RECOVERING. Kafka's removed node never becomes a candidate again. But if it led
-        two voters and stopped before the other one had the record, no other node can be elected: its log is the
-        longest. It requests votes without counting its own (Ongaro's thesis, 4.2.2) until the record is committed
-        (R-242).
+        False while the voter is RECOVERING. Kafka's removed node never becomes a candidate again. But if it led two
+        voters and stopped before the other one had the record, no other node can be elected: its log is the longest. It
+        requests votes without counting its own (Ongaro's thesis, 4.2.2) until the record is committed (R-242).
         """
         if self.hard_state.voter_state == VoterState.RECOVERING:
             return False
@@ -221,7 +220,7 @@ class RaftState:
     def _next_voter_state(self, state: EpochState, hard: HardState) -> VoterState:
         """Return the voter state (recovery after a disk loss) after a transition to ``state``.
 
-        A EMPTY_LOG voter (empty disk at start) becomes NORMAL as leader, and RECOVERING if it follows another leader.
+        An EMPTY_LOG voter (empty disk at start) becomes NORMAL as leader, and RECOVERING if it follows another leader.
         """
         if self.hard_state.voter_state != VoterState.EMPTY_LOG:
             return self.hard_state.voter_state

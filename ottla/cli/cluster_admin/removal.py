@@ -94,7 +94,7 @@ async def _rejoins_as_voter(client: RemovalClient, seen: ClusterSnapshot, nodes:
     return False
 
 
-def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool) -> list[PlannedReassignment]:
+def plan_removal(snapshot: ClusterSnapshot, leaving: Collection[int], *, fewer: bool) -> list[PlannedReassignment]:
     """Return the reassignments that move all replicas off the nodes ``leaving``, sorted by partition.
 
     ``fewer``: permit a smaller replication factor for partitions without another broker to move to.
@@ -103,8 +103,8 @@ def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool
         CommandFailed: without ``fewer``, a replica has no target; with it, a partition would have no replica left, or
             its remaining replicas are not all in sync.
     """
-    partitions = {at: p.replicas for at, p in seen.partitions.items()}
-    moves, stuck = run_to_end(drain(seen.racks, partitions, leaving))
+    partitions = {at: p.replicas for at, p in snapshot.partitions.items()}
+    moves, stuck = run_to_end(drain(snapshot.racks, partitions, leaving))
     shorter = [PlannedReassignment(at, tuple(i for i in partitions[at] if i not in leaving)) for at in stuck if fewer]
     impossible = stuck if not fewer else [change.partition for change in shorter if not change.replicas]
     if impossible:
@@ -113,7 +113,9 @@ def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool
             f"{len(impossible)} partitions have no other broker to move to: {_partition_names(impossible)}{hint}"
         )
     waiting = [
-        change.partition for change in shorter if not set(change.replicas) <= set(seen.partitions[change.partition].isr)
+        change.partition
+        for change in shorter
+        if not set(change.replicas) <= set(snapshot.partitions[change.partition].isr)
     ]
     if waiting:
         raise CommandFailed(

@@ -121,21 +121,21 @@ async def describe_group_of_type(client: ClusterClient, group_id: str, group_typ
     return GroupDescription(group_id, group_type, row, node, channel)
 
 
-def summarize_group(seen: GroupDescription) -> dict[str, Any]:
+def summarize_group(group: GroupDescription) -> dict[str, Any]:
     """Return the output row of a group: type, state, epochs, assignor, and node id of the coordinator.
 
     Keys: ``group``, ``type``, ``state``, ``epoch``, ``target_epoch`` (of the target assignment), ``assignor`` and
     ``coordinator``. The epochs are None for a classic group, the assignor is None if there is none.
     """
-    row = seen.response
+    row = group.response
     return {
-        "group": seen.id,
-        "type": seen.group_type,
-        "state": seen.state,
+        "group": group.id,
+        "type": group.group_type,
+        "state": group.state,
         "epoch": getattr(row, "group_epoch", None),
         "target_epoch": getattr(row, "assignment_epoch", None),
-        "assignor": (row.protocol_data if seen.group_type == CLASSIC else getattr(row, "assignor_name", None)) or None,
-        "coordinator": seen.node,
+        "assignor": (row.protocol_data if group.group_type == CLASSIC else getattr(row, "assignor_name", None)) or None,
+        "coordinator": group.node,
     }
 
 
@@ -185,7 +185,7 @@ def _member(seen: GroupDescription, m: Any) -> dict[str, Any]:
     return {**known, "process": m.process_id, "topology_epoch": m.topology_epoch, **tasks}
 
 
-def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
+def describe_members(group: GroupDescription) -> list[dict[str, Any]]:
     """Return an output row for each member of a group, sorted by member id; its columns depend on the group's type.
 
     Keys: ``member``, ``client`` and ``host``; ``instance`` (not share; None for a dynamic member); ``epoch`` (not
@@ -193,20 +193,20 @@ def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
     ``protocol`` and ``target``; a streams group ``process``, ``topology_epoch``, and the tasks ``active``, ``standby``,
     ``warmup`` and ``target_active`` to ``target_warmup``.
     """
-    return [_member(seen, member) for member in sorted(seen.response.members, key=lambda x: str(x.member_id))]
+    return [_member(group, member) for member in sorted(group.response.members, key=lambda x: str(x.member_id))]
 
 
 # ---------------------------------------------------------------------- positions
 
 
-def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
+def describe_topology(group: GroupDescription) -> list[dict[str, Any]]:
     """Return a row for each subtopology of a streams group: its source, repartition and changelog topics.
 
     Keys: ``subtopology``, ``reads`` (source topics), ``writes`` and ``repartition`` (repartition topics that it writes
     and reads; output topics are not known) and ``changelogs``; all but the first are lists of topic names. There are
     no rows if the group has no topology.
     """
-    topology = seen.response.topology
+    topology = group.response.topology
     return [
         {
             "subtopology": row.subtopology_id,
@@ -219,29 +219,29 @@ def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
     ]
 
 
-def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
+def partition_owners(group: GroupDescription) -> dict[TopicPartitionKey, str]:
     """Return the member id of the owner of each assigned partition of a classic, consumer or streams group.
 
     In a streams group this is the member with the active task of a subtopology that reads the partition.
     """
-    if seen.group_type != STREAMS:
+    if group.group_type != STREAMS:
         return {
             (topic, number): row["member"]
-            for row in describe_members(seen)
+            for row in describe_members(group)
             for topic, numbers in (row["assignment"] or {}).items()
             for number in numbers
         }
-    read = {row["subtopology"]: [*row["reads"], *row["repartition"]] for row in describe_topology(seen)}
+    read = {row["subtopology"]: [*row["reads"], *row["repartition"]] for row in describe_topology(group)}
     return {
         (topic, number): row["member"]
-        for row in describe_members(seen)
+        for row in describe_members(group)
         for name, numbers in row["active"].items()
         for topic in read.get(name, ())
         for number in numbers
     }
 
 
-async def describe_offsets(client: ClusterClient, seen: GroupDescription) -> list[dict[str, Any]]:
+async def describe_offsets(client: ClusterClient, group: GroupDescription) -> list[dict[str, Any]]:
     """Return an output row for each partition that has a committed offset or an owner, with its lag in records.
 
     Keys: ``topic``, ``partition``, ``position`` (committed offset), ``end``, ``lag`` and ``member`` (owner), the last
@@ -251,12 +251,12 @@ async def describe_offsets(client: ClusterClient, seen: GroupDescription) -> lis
     Raises:
         CommandFailed: the coordinator refused a request.
     """
-    if seen.group_type == SHARE:
-        return await describe_share_offsets(client, seen)
-    stored, read_by = await fetch_committed_offsets(seen.channel, seen.id), partition_owners(seen)
+    if group.group_type == SHARE:
+        return await describe_share_offsets(client, group)
+    stored, read_by = await fetch_committed_offsets(group.channel, group.id), partition_owners(group)
     places = sorted(stored.keys() | read_by.keys())
     ends = await list_offsets(client, places, LATEST)
-    fresh = [at for at in places if at not in stored] if seen.group_type == STREAMS else []
+    fresh = [at for at in places if at not in stored] if group.group_type == STREAMS else []
     starts = await list_offsets(client, fresh, EARLIEST) if fresh else {}
     rows = []
     for at in places:

@@ -155,7 +155,7 @@ def parse_offsets_file(text: str, groups: Sequence[str]) -> dict[str, dict[Topic
 async def target_offsets(
     look: OffsetLookup,
     to: ResetTarget,
-    wanted: Sequence[TopicPartitionKey],
+    partitions: Sequence[TopicPartitionKey],
     have: Mapping[TopicPartitionKey, int],
     now_ms: int,
     on_clamp: ClampReport | None = None,
@@ -165,7 +165,7 @@ async def target_offsets(
     Args:
         look: looks up offsets by timestamp.
         to: target of the reset.
-        wanted: partitions to reset; not used for an offsets file, which names the partitions.
+        partitions: partitions to reset; not used for an offsets file, which names the partitions.
         have: present committed or start offset of each partition that has one.
         now_ms: current time in milliseconds since 1970.
         on_clamp: called for each offset that is out of range; None prints a line on standard error.
@@ -176,26 +176,26 @@ async def target_offsets(
     """
     match to.mode:
         case "to_earliest":
-            return await look(wanted, EARLIEST)
+            return await look(partitions, EARLIEST)
         case "to_latest":
-            return await look(wanted, LATEST)
+            return await look(partitions, LATEST)
         case "to_current":
-            known = {at: have[at] for at in wanted if at in have}
-            return {**known, **await look([at for at in wanted if at not in have], LATEST)}
+            known = {at: have[at] for at in partitions if at in have}
+            return {**known, **await look([at for at in partitions if at not in have], LATEST)}
         case "to_datetime" | "by_duration":
             time_ms = datetime_ms(to.value) if to.mode == "to_datetime" else duration_ago_ms(to.value, now_ms)
             if time_ms < MIN_TIMESTAMP:
                 raise CommandFailed(f"{to.value}: brokers find no records by a timestamp before 1970")
-            found = await look(wanted, time_ms)
+            found = await look(partitions, time_ms)
             late = [at for at, offset in found.items() if offset < 0]
             return {**found, **await look(late, LATEST)}
         case "to_offset":
-            return await _clamp(look, dict.fromkeys(wanted, to.value), on_clamp)
+            return await _clamp(look, dict.fromkeys(partitions, to.value), on_clamp)
         case "shift_by":
-            nowhere = [at for at in wanted if at not in have]
+            nowhere = [at for at in partitions if at not in have]
             if nowhere:
                 raise CommandFailed(f"{nowhere[0][0]}-{nowhere[0][1]} has no committed offset to shift")
-            return await _clamp(look, {at: have[at] + to.value for at in wanted}, on_clamp)
+            return await _clamp(look, {at: have[at] + to.value for at in partitions}, on_clamp)
         case _:
             return await _clamp(look, to.value, on_clamp)
 
@@ -354,15 +354,15 @@ async def _alter_share_offsets(client: ClusterClient, group_id: str, new: Mappin
             raise_for_error(row.error_code, row.error_message, f"{group_id}: {topic.topic_name}-{row.partition_index}")
 
 
-def internal_topics(seen: GroupDescription) -> list[str]:
+def internal_topics(group: GroupDescription) -> list[str]:
     """Return the sorted names of the internal topics (repartition, changelog, join) in a streams group's topology.
 
     They are recognized by their names; topics that a subtopology reads as source topics are left out.
     """
-    rows = describe_topology(seen)
+    rows = describe_topology(group)
     read = {name for row in rows for name in row["reads"]}
     made = {name for row in rows for name in (*row["repartition"], *row["changelogs"])} - read
-    return sorted(x for x in made if x.startswith(f"{seen.id}-") and _INTERNAL.fullmatch(x))
+    return sorted(x for x in made if x.startswith(f"{group.id}-") and _INTERNAL.fullmatch(x))
 
 
 async def delete_topics(client: ClusterClient, names: Sequence[str]) -> None:

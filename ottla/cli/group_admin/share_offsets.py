@@ -37,22 +37,22 @@ class ShareGroupHandle(Protocol):
         """Connection to the share group's coordinator."""
 
 
-async def described_share_offsets(seen: ShareGroupHandle) -> list[ds.DescribeShareGroupOffsetsResponseTopic]:
+async def described_share_offsets(group: ShareGroupHandle) -> list[ds.DescribeShareGroupOffsetsResponseTopic]:
     """Return the topics of a share group with the start offset, leader epoch and lag of each partition.
 
     Raises:
         CommandFailed: an error of the group or a partition.
     """
-    wanted = ds.DescribeShareGroupOffsetsRequestGroup(seen.id, None)
-    answer = (await seen.channel.call(ds.DescribeShareGroupOffsetsRequest([wanted]))).groups[0]
-    raise_for_error(answer.error_code, answer.error_message, seen.id)
+    wanted = ds.DescribeShareGroupOffsetsRequestGroup(group.id, None)
+    answer = (await group.channel.call(ds.DescribeShareGroupOffsetsRequest([wanted]))).groups[0]
+    raise_for_error(answer.error_code, answer.error_message, group.id)
     for topic in answer.topics:
         for row in topic.partitions:
             raise_for_error(row.error_code, row.error_message, f"{topic.topic_name}-{row.partition_index}")
     return list(answer.topics)
 
 
-async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
+async def start_offsets(group: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
     """Return the start offset of each share partition of a group; -1 if not initialized.
 
     Raises:
@@ -60,12 +60,12 @@ async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
     """
     return {
         (t.topic_name, row.partition_index): row.start_offset
-        for t in await described_share_offsets(seen)
+        for t in await described_share_offsets(group)
         for row in t.partitions
     }
 
 
-async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
+async def describe_share_offsets(client: ClusterClient, group: ShareGroupHandle) -> list[dict[str, Any]]:
     """Return an output row for each share partition: start offset, end offset, ``lag`` and ``done``.
 
     Keys: ``topic``, ``partition``, ``start``, ``end``, ``lag`` and ``done``. ``lag`` counts the records from the start
@@ -75,7 +75,7 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
     Raises:
         CommandFailed: an error of the group or a partition.
     """
-    described = await described_share_offsets(seen)
+    described = await described_share_offsets(group)
     ends = await list_offsets(
         client, [(t.topic_name, row.partition_index) for t in described for row in t.partitions], LATEST
     )
@@ -98,7 +98,7 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
     return rows
 
 
-async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
+async def describe_in_flight_records(client: ClusterClient, group: ShareGroupHandle) -> list[dict[str, Any]]:
     """Return an output row for each batch from the start offset on whose state the share coordinator stores.
 
     Keys: ``topic``, ``partition``, ``first`` and ``last`` offset of the batch, ``state`` (a name of `STATES`, or the
@@ -108,9 +108,9 @@ async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHand
         CommandFailed: an error of the group or a partition.
     """
     rows = []
-    for topic in await described_share_offsets(seen):
+    for topic in await described_share_offsets(group):
         for number in sorted(row.partition_index for row in topic.partitions if row.start_offset >= 0):
-            batches = await _read_share_state(client, seen.id, topic.topic_id, number)
+            batches = await _read_share_state(client, group.id, topic.topic_id, number)
             rows += [
                 {
                     "topic": topic.topic_name,

@@ -32,16 +32,16 @@ Reassignments = dict[PlannedPartition, lr.OngoingPartitionReassignment]
 
 
 async def ongoing_reassignments(
-    client: ClusterClient, options: argparse.Namespace, wanted: Collection[PlannedPartition] | None = None
+    client: ClusterClient, options: argparse.Namespace, partitions: Collection[PlannedPartition] | None = None
 ) -> Reassignments:
-    """Return the reassignments in progress, of all partitions or of those in ``wanted``.
+    """Return the reassignments in progress, of all partitions or of those in ``partitions``.
 
     Raises:
         ProtocolError: ListPartitionReassignments was refused.
     """
     topics = None
-    if wanted is not None:
-        topics = [lr.ListPartitionReassignmentsTopics(topic, rows) for topic, rows in _by_topic(wanted).items()]
+    if partitions is not None:
+        topics = [lr.ListPartitionReassignmentsTopics(topic, rows) for topic, rows in _by_topic(partitions).items()]
     channel = await admin_channel(client, options)
     answer = await channel.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, topics))
     raise_for(answer.error_code, answer.error_message)

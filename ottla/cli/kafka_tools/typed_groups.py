@@ -41,11 +41,11 @@ def check_available(parser: ToolOptions, options: argparse.Namespace) -> None:
             parser.error(f"Option(s) [{name}] are unavailable given other options on the command line")
 
 
-def check_states(parser: ToolOptions, text: str | None, known: Sequence[str]) -> None:
+def check_states(parser: ToolOptions, text: str | None, states: Sequence[str]) -> None:
     """Check the states of ``--list --state``; print Kafka's error message and exit with status 1 for an unknown one."""
-    lowered = [word.lower() for word in known]
+    lowered = [word.lower() for word in states]
     if text and any(word.strip().lower() not in lowered for word in text.split(",")):
-        parser.fail_with_usage(f"Invalid state list '{text}'. Valid states are: {', '.join(known)}")
+        parser.fail_with_usage(f"Invalid state list '{text}'. Valid states are: {', '.join(states)}")
 
 
 async def listed_groups(client: ClusterClient, group_type: str, states: Sequence[str] = ()) -> list[lg.ListedGroup]:

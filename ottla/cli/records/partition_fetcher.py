@@ -45,7 +45,7 @@ class PartitionFetcher:
         self._committed = committed
         self.positions: dict[TopicPartitionKey, int] = {}
 
-    async def start(self, at: TopicPartitionKey, timestamp: int) -> None:
+    async def start(self, topic_partition: TopicPartitionKey, timestamp: int) -> None:
         """Set the position of a partition to the offset of a timestamp in ms; -2 for the start, -1 for the end.
 
         It is the first offset with this or a later timestamp, -1 if there is none.
@@ -53,7 +53,9 @@ class PartitionFetcher:
         Raises:
             ProtocolError: the leader refused ListOffsets.
         """
-        self.positions[at] = await self._client.list_offset(*at, timestamp, committed=self._committed)
+        self.positions[topic_partition] = await self._client.list_offset(
+            *topic_partition, timestamp, committed=self._committed
+        )
 
     async def poll(self, wait_ms: int) -> list[ReadRecord]:
         """Fetch from each leader in turn; return the records and advance `positions`.

@@ -148,12 +148,12 @@ class TopicReader:
                 return out[len(out) - min(count, len(out)) :]
             size *= 4
 
-    async def print_from(self, at: dict[int, int], ends: dict[int, int] | None) -> None:
-        """Print matching records from offsets ``at`` up to and without ``ends``; follow the topic if ``ends`` is None.
+    async def print_from(self, positions: dict[int, int], ends: dict[int, int] | None) -> None:
+        """Print matching records from offsets ``positions`` up to and without ``ends``; None follows the topic.
 
-        ``at`` is updated to the next offset of each partition, and ``ends`` is lowered to it where no further record
-        can be read. Reading also ends after ``--max-messages`` records, or when the time of ``--until`` has come and
-        all records before it are printed.
+        ``positions`` is updated to the next offset of each partition, and ``ends`` is lowered to it where no further
+        record can be read. Reading also ends after ``--max-messages`` records, or when the time of ``--until`` has
+        come and all records before it are printed.
 
         Raises:
             CommandFailed: an offset is out of range.
@@ -162,18 +162,18 @@ class TopicReader:
         while self._max_messages != 0:
             if ends is None and self._options.until is not None:
                 ends = await self.ends()
-            if ends is not None and all(at[n] >= ends[n] for n in self._numbers):
+            if ends is not None and all(positions[n] >= ends[n] for n in self._numbers):
                 return
             for number in self._numbers:
-                if ends is not None and at[number] >= ends[number]:
+                if ends is not None and positions[number] >= ends[number]:
                     continue
-                found = await self._read(number, at[number], POLL_MS // len(self._numbers) + 1)
+                found = await self._read(number, positions[number], POLL_MS // len(self._numbers) + 1)
                 records = [x for x in found.records if ends is None or x.offset < ends[number]]
                 if self._print(number, records):
                     return
-                if found.next_offset == at[number] and ends is not None:
-                    ends[number] = at[number]
-                at[number] = found.next_offset
+                if found.next_offset == positions[number] and ends is not None:
+                    ends[number] = positions[number]
+                positions[number] = found.next_offset
 
     def _print(self, number: int, records: list[Record]) -> bool:
         """Print the matching records of a partition that are older than ``--until``, up to ``--max-messages`` in all.

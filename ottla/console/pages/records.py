@@ -104,20 +104,20 @@ def _skip_to_cursor(page: PageRequest, ranges: list[ScanRange]) -> list[ScanRang
     return out
 
 
-def describe_record(topic: str, found: MatchingRecord, schemas: TopicSchemas) -> Job[dict[str, Any]]:
+def describe_record(topic: str, match: MatchingRecord, schemas: TopicSchemas) -> Job[dict[str, Any]]:
     """Return a record's row in a list of records: position, timestamp, and shortened texts of its fields, as a job.
 
     Keys: ``partition``, ``offset``, ``timestamp`` (ms since 1970), ``key``, ``value``, ``key_note`` and ``value_note``
     (as `_describe_part`), ``headers`` (texts), ``is_transactional``, and ``address`` (URL of the record's page).
     """
-    record = found.record
+    record = match.record
     headers = [f"{name}: {format_bytes(value, 100)}" for name, value in record.headers[:_MAX_HEADERS]]
     if len(record.headers) > _MAX_HEADERS:
         headers.append(f"{len(record.headers) - _MAX_HEADERS} more")
     key, key_note = yield from _describe_part(schemas, KEY, record.key, 200)
     value, value_note = yield from _describe_part(schemas, VALUE, record.value, SHORT_CHARS)
     return {
-        "partition": found.partition,
+        "partition": match.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
         "key": key,
@@ -125,8 +125,8 @@ def describe_record(topic: str, found: MatchingRecord, schemas: TopicSchemas) ->
         "value": value,
         "value_note": value_note,
         "headers": headers,
-        "is_transactional": found.is_transactional,
-        "address": url("/record", name=topic, partition=found.partition, offset=record.offset),
+        "is_transactional": match.is_transactional,
+        "address": url("/record", name=topic, partition=match.partition, offset=record.offset),
     }
 
 
@@ -151,10 +151,10 @@ def _describe_records(topic: str, found: list[MatchingRecord], schemas: TopicSch
     return rows
 
 
-async def describe_records(page: PageRequest, topic: str, found: list[MatchingRecord]) -> list[dict[str, Any]]:
+async def describe_records(page: PageRequest, topic: str, matches: list[MatchingRecord]) -> list[dict[str, Any]]:
     """Return the rows of records in a list of records, each as `describe_record`, with their schemas."""
-    schemas = await _load_schemas(page, topic, found)
-    return await run_in_background(page.node.local.env, _describe_records(topic, found, schemas))
+    schemas = await _load_schemas(page, topic, matches)
+    return await run_in_background(page.node.local.env, _describe_records(topic, matches, schemas))
 
 
 async def _load_schemas(page: PageRequest, topic: str, found: list[MatchingRecord]) -> TopicSchemas:
@@ -317,10 +317,10 @@ async def export_records(page: PageRequest) -> HttpResponse:
     return HttpResponse(HTTPStatus.OK, _export(page, topic, scan, first), "application/x-ndjson", headers)
 
 
-def encode_json_records(topic: str, found: list[MatchingRecord]) -> Job[list[bytes]]:
+def encode_json_records(topic: str, matches: list[MatchingRecord]) -> Job[list[bytes]]:
     """Return the lines of records in pieces, as a job that yields after each: a record may have megabytes."""
     out = []
-    for each in found:
+    for each in matches:
         row = record_to_json(topic, each.partition, each.record)
         yield None
         separator = "{"

@@ -292,8 +292,8 @@ def test_find_replica_differences_with_other_or_missing_batch_returns_one() -> N
     assert differ(full, {0: b"a", 2: b"b"}) == 1
     assert differ(full, {0: b"a", 2: b"b"}, below=5) == 0
     assert differ(full, {2: b"b", 5: b"c"}, (0, 2)) == 0  # its log begins later
-    assert differ(full, {**full, 0: b"x"}, begin=2) == 0, "deleted, and still on the disks"
-    assert differ(full, {**full, 2: b"x"}, begin=2) == 1
+    assert differ(full, {**full, 0: b"x"}, start=2) == 0, "deleted, and still on the disks"
+    assert differ(full, {**full, 2: b"x"}, start=2) == 1
     assert differ(full, {}) == 3
     assert differ(full, {}, (0, 7)) == 0, "a snapshot has it all"
     assert differ(full, {}, (0, 5)) == 1

@@ -101,14 +101,14 @@ class ShareGroupWorkload(GroupWorkload):
                 ledger.report_violation("ArchivedOnlyAfterLimitOrAccept", detail)
 
 
-def has_pending_records(start_offset: int, lag: int, begin: int, end: int) -> bool:
+def has_pending_records(start_offset: int, lag: int, start: int, end: int) -> bool:
     """Return True if a share group with this start offset and lag has undelivered records in a log.
 
-    ``begin``, ``end``: log start offset, and end offset (exclusive). A negative lag is unknown and counts as pending.
+    ``start``, ``end``: log start offset, and end offset (exclusive). A negative lag is unknown and counts as pending.
     The lag is adjusted to records deleted from the log only with the next write of the share partition's state
     (``SharePartition.updateCacheAndOffsets``).
     """
-    gone = max(begin - start_offset, 0)
+    gone = max(start - start_offset, 0)
     return max(start_offset, 0) < end and not 0 <= lag <= gone
 
 

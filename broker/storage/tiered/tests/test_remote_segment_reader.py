@@ -107,8 +107,8 @@ def test_search_by_timestamp_holds_only_the_newest_chunks() -> None:
     assert found is not None
     assert found.header.base_offset == base + 1
     assert len(fixture.store.fetches) == 8
-    assert len(found.held) == 8
-    assert 1 <= sum(chunk is not None for chunk in found.held.values()) <= 3
+    assert len(found.chunks) == 8
+    assert 1 <= sum(chunk is not None for chunk in found.chunks.values()) <= 3
 
 
 def test_batch_that_the_search_has_read_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
