@@ -19,7 +19,7 @@ for name, module in sorted(sys.modules.items()):
 """
 MOST_MODULES = 202
 """Limit without packages, which have modules of one line."""
-MOST_CODE_CHARS = 1_455_000
+MOST_CODE_CHARS = 1_460_000
 """Each kilobyte of code is about three of memory. Comments and attribute descriptions take none."""
 NOT_BEFORE_USE = (
     "ottla.broker.groups.consumer",
