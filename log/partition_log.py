@@ -476,7 +476,7 @@ class PartitionLog:
     def delete_segments_below_start_job(self, now_ms: int) -> Iterator[None]:
         """Remove the segments that end at or below the local log start offset, as a job that ends if the log is closed.
 
-        It yields after each segment, whose files are renamed to ``.deleted``. ``now_ms``: wall clock.
+        It yields after each segment; its files are renamed to ``.deleted``. ``now_ms``: wall clock.
         """
         while not self.closed and self.segments.retire_oldest_below(self.local_log_start_offset, now_ms):
             yield
@@ -506,7 +506,7 @@ class PartitionLog:
 
         The batch of ``upper_offset`` is not in it. The range begins with a whole batch; a later batch may be cut off at
         ``max_bytes``. A first batch larger than ``max_bytes`` is returned whole with ``at_least_one``, and without it
-        the result is None: consumers fail on a partition whose response contains no complete batch. None as well if
+        the result is None: consumers fail on a response that contains no complete batch. None as well if
         there are no batches below ``upper_offset``.
 
         Source: ``LogSegment.read``, ``ReplicaManager.readFromLog`` (``minOneMessage``, ``firstEntryIncomplete``).

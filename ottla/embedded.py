@@ -60,7 +60,7 @@ class Broker(FaultControls):
         sasl: require ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``; a user is created.
 
     `client_config` returns the settings clients need for ``tls`` and ``sasl``. `produce`, `records`, `expect` and
-    `wait_for` block; ``async with`` yields an `AsyncBroker`, whose methods of the same names are coroutines.
+    `wait_for` block; ``async with`` yields an `AsyncBroker`, with coroutines of the same names.
     With ``tls`` or ``sasl``, a security setup that ``data_dir`` has from an earlier start is used as it is.
 
     Raises:
@@ -193,7 +193,7 @@ class Broker(FaultControls):
         return self
 
     def _secure(self, directory: str) -> None:
-        """Create certificates and a user, or read the stored ones, whose mechanism counts; else raise BrokerFailed."""
+        """Create certificates and a user, or read the stored ones with their mechanism; else raise BrokerFailed."""
         tls, mechanism = self._security
         try:
             self._secured = security_setup.ensure_security_setup(directory, (self.host,), tls=tls, mechanism=mechanism)

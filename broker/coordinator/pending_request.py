@@ -1,4 +1,4 @@
-"""Pending request to a coordinator or share partition, whose reply is delivered within this process."""
+"""Pending request to a coordinator or share partition, with a reply that is delivered within this process."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ class CoordinatorRuntime(Generic[R]):
             shard.unload()
 
     def on_high_watermark_updated(self, replica: HostedPartition) -> None:
-        """Send the replies of a partition's shard whose records are now committed; ignore one without a shard."""
+        """Send the replies of a partition's shard that wait for records now committed; ignore one without a shard."""
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
             shard.on_high_watermark_updated()

@@ -85,7 +85,7 @@ ERROR_TEXT = ErrorResponse(message=ErrorMessage.ERROR_TEXT)
 
 
 def _results(results: ErrorResults) -> ErrorResponse:
-    """Return the layout of an error response whose error codes are in a single list of rows."""
+    """Return the layout of an error response with all error codes in a single list of rows."""
     return ErrorResponse((results,))
 
 

@@ -1,4 +1,4 @@
-"""Partitions of a request whose logs are still being created; the dispatcher waits for them before it calls a handler.
+"""Partitions of a request with logs that are still being created; the dispatcher waits for them before the handler.
 
 Only evaluated while logs are being created, so that its speed does not matter.
 """
@@ -41,7 +41,7 @@ def _coordinator_partitions(body: Any, image: MetadataImage) -> PartitionNames:
 
 
 def partitions_to_create(spec: ApiSpec, body: Any, services: BrokerServices) -> Job[list[tuple[str, int]]]:
-    """Return the partitions that a request names and whose logs are still being created here, as a job.
+    """Return the partitions that a request names, with logs that are still being created here, as a job.
 
     ``body`` is the request; the fields of its partitions are those of ``spec``; without any the result is empty.
     """

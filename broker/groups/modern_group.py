@@ -128,7 +128,7 @@ class ModernGroupMember:
 
 
 class ModernGroup(AssignedGroup[N, Assignment]):
-    """State of a consumer or share group, whose members subscribe to topics."""
+    """State of a consumer or share group: its members subscribe to topics."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)

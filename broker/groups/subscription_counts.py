@@ -89,7 +89,8 @@ def distinct_counts_job(counts: SubscriptionCounts) -> Generator[None, None, set
 def is_homogeneous_subscription(regexes: Mapping[str, int], counts: Iterable[SubscriptionCount], members: int) -> bool:
     """Return True if, by the counts, all members subscribe to the same topics, by name or by one regular expression.
 
-    False if any members subscribe by different expressions, or by name beside an expression, whatever they match.
+    False if any members subscribe by different expressions, or by name beside an expression, even if the topics are
+    equal.
 
     Args:
         regexes: number of members by regular expression.

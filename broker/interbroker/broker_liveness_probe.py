@@ -49,7 +49,7 @@ class BrokerLivenessProbe:
         self._wakeup = trio.Event()
 
     def on_heartbeat(self, peer: Peer, broker_id: int, broker_epoch: int) -> None:
-        """Record the connection of a heartbeat, whose end triggers a probe of the broker.
+        """Record the connection of a heartbeat; its end triggers a probe of the broker.
 
         The watch of a new controller for the first heartbeat of this broker ends.
         """

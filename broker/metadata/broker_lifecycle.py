@@ -79,8 +79,8 @@ class BrokerLifecycleManager:
     ) -> None:
         """Create the manager and cordon the log directories of the current settings.
 
-        ``controller`` is the channel for registration and heartbeats, ``applier`` the publisher whose offset heartbeats
-        report; ``newest`` returns the last committed metadata image of this node, applied or not.
+        ``controller`` is the channel for registration and heartbeats, ``applier`` the publisher with the offset for
+        heartbeats; ``newest`` returns the last committed metadata image of this node, applied or not.
         """
         self._newest_image = newest
         self._env = env

@@ -223,9 +223,9 @@ class Connection:
     def _reserve_buffer(self) -> None:
         """Ensure that there is free space behind the received bytes.
 
-        The buffer grows as it fills, so that memory is allocated only as the bytes of a frame arrive, whatever size it
-        announces; it shrinks after a large frame. From 1 MiB on it grows in place, by at most 4 MiB at a time: copying
-        or clearing 100 MB would block the event loop.
+        The buffer grows as it fills, so that memory is allocated only as the bytes of a frame arrive, for any announced
+        size; it shrinks after a large frame. From 1 MiB on it grows in place, by at most 4 MiB at a time: copying or
+        clearing 100 MB would block the event loop.
         """
         have, size = self._end - self._start, len(self._buffer)
         if have == 0:

@@ -62,7 +62,7 @@ class ConnectionLimiter:
     ) -> None:
         """Create the limiter of ``listeners`` (by name), set it as theirs, and count their existing connections.
 
-        ``protected`` is the inter-broker listener, whose connections are not closed for others; None without one. There
+        ``protected`` is the inter-broker listener: its connections are not closed for others; None without one. There
         are no limits before `publish`.
         """
         self._env, self._config, self._listeners = env, config, listeners

@@ -71,7 +71,7 @@ def _split_list(text: str) -> tuple[str, ...]:
 
 
 def _compile_pattern(name: str, text: str) -> Any:
-    """Compile a match pattern with RE2, whose time is linear, as clients choose the text; None if it is invalid."""
+    """Compile a match pattern with RE2, in linear time, as clients choose the text; None if it is invalid."""
     options = re2.Options()
     options.log_errors = False
     try:

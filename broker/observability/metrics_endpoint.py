@@ -179,7 +179,7 @@ class MetricsPage:
         self._page: list[bytes] = []
 
     async def render(self) -> list[bytes]:
-        """Return the encoded pieces of a page whose rendering began after the call."""
+        """Return the encoded pieces of a page that was rendered after the call."""
         before = self._last_started
         async with self._render_lock:
             if self._last_rendered <= before:

@@ -367,7 +367,7 @@ class HostedPartition:
     ) -> None:
         """Update a follower's state on its fetch at ``offset``; if due, request an ISR expansion and advance the HW.
 
-        ``log_start``: the follower's log start offset, whose change wakes requests that wait for it; ``leader_end``:
+        ``log_start``: the follower's log start offset; a change wakes requests that wait for it; ``leader_end``:
         the leader's log end when the fetch was received (R-327). No effect without a replica or leadership.
         """
         state = self.state

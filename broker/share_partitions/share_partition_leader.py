@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.share")
 WRITTEN = True
-"""Reply of an acknowledgement whose state has been written."""
+"""Reply of an acknowledgement after its state was written."""
 _COORDINATOR_ERRORS = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,

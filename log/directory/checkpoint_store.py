@@ -162,7 +162,7 @@ class CheckpointStore:
         """Write recovery points, log start offsets and high watermarks, unsynced, if one changed, as a job.
 
         It yields every `LOGS_PER_STEP` logs; the last step corrects the entries of logs that were truncated, removed or
-        created, or whose log start offset was raised, meanwhile.
+        created, or have a raised log start offset.
 
         Raises:
             OSError: the disk failed.
@@ -222,7 +222,7 @@ class CheckpointStore:
         self._bounds = bounds
 
     def write_log_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
-        """Write the log start offsets of ``logs`` into their file, whose other entries stay, without a sync.
+        """Write the log start offsets of ``logs`` into their file, without a sync; its other entries stay.
 
         The last synced file becomes the backup.
 

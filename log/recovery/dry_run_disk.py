@@ -10,7 +10,7 @@ from ottla.wire.codec.primitives import Buffer
 
 
 class DryRunFile:
-    """Open file of a `DryRunDisk`, whose changes are applied in memory only.
+    """Open file of a `DryRunDisk`; its changes are applied in memory only.
 
     The real file is open only during a read, as there may be more files than descriptors.
     """

@@ -283,7 +283,7 @@ class LogSegment:
         self.bytes_since_index_entry += size_bytes
 
     def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch, whose offsets are set, at the end of the segment and index it; no sync.
+        """Write one batch, with its offsets set, at the end of the segment and index it; no sync.
 
         Raises OSError if it could not be written; the segment is then truncated to its previous size.
         """

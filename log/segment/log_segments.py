@@ -348,7 +348,7 @@ class LogSegments(Sequence[LogSegment]):
         return self._segments[max(bisect_right(self.base_offsets, recovery_point) - 1, 0) :]
 
     def close_idle_files(self, recovery_point: int, log_end: int) -> None:
-        """Close segment files not used since the last call, except unsynced ones, whose sync must report errors."""
+        """Close segment files not used since the last call, except unsynced ones: their sync must report errors."""
         for segment in self._segments[: -len(self.unflushed(recovery_point))]:
             segment.close_if_idle(sealed=True)
         self.active.close_if_idle(sealed=False, keep_open=recovery_point < log_end)

@@ -87,7 +87,7 @@ class FileSlice:
             raise FileReadError(error, self.file) from error
 
     def read_all(self) -> bytes:
-        """Return all bytes of the range, for a response whose length was sent already.
+        """Return all bytes of the range, for a response with a length that was sent already.
 
         Raises:
             FileTruncatedError: the file ends within the range; FileReadError: the disk could not read them.

@@ -204,7 +204,7 @@ class Env(Protocol):
         """Return the time of a monotonic clock in milliseconds since an arbitrary point."""
 
     def uuid(self) -> bytes:
-        """Return a random id of 16 bytes, also fit for secrets, whose base64 text never starts with ``-``.
+        """Return a random id of 16 bytes, also fit for secrets; its base64 text never starts with ``-``.
 
         It is a UUID of version 4, except in a simulation, where the seed determines it.
         """
@@ -253,7 +253,7 @@ class Env(Protocol):
 
 
 def steady_env(env: Env) -> Env:
-    """Return the environment of the controller, whose clock a test never advances; ``env`` itself if it has no other.
+    """Return the environment of the controller: a test never advances its clock; ``env`` itself if it has no other.
 
     Elections and broker sessions depend on that clock.
     """

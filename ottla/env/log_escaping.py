@@ -1,6 +1,6 @@
 """Escaping of control characters in log records, which may contain clients' values: a filter on each logger of a node.
 
-A log record is one line of printable characters, whatever its values contain: a transactional id with a line feed does
+A log record is one line of printable characters for any values: a transactional id with a line feed does
 not begin a new line. Only a traceback follows it, in indented lines. Long values are cut. The filter is on the loggers,
 so that it applies to every handler, also those of an application that embeds a node, and no logging call has to escape
 values. Commands escape values in their output with `escape`.

@@ -82,7 +82,7 @@ class Effects(Generic[R]):
     records: list[R] = field(default_factory=list)
     replies: list[RequestReply] = field(default_factory=list)
     immediate_replies: list[RequestReply] = field(default_factory=list)
-    """Responses that depend on no uncommitted record: sent at once, whatever the outcome of the append."""
+    """Responses that depend on no uncommitted record: sent at once, before the outcome of the append."""
     txn: TransactionContext | TransactionCompletion | None = None
     """Transaction of the records, or marker to append. Each part of ``continuation`` has its own."""
     timers: list[ScheduleTimer | CancelTimer] = field(default_factory=list)

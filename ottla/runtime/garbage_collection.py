@@ -35,7 +35,7 @@ def freeze_garbage_collector() -> None:
 
 
 def release_free_memory() -> None:
-    """Return the free memory of the C heap to the system with glibc's ``malloc_trim``; nothing with another C library.
+    """Return the free memory of the C heap to the system with glibc's ``malloc_trim``, if the library is glibc.
 
     Importing the modules of a node leaves about half a megabyte free between objects. Takes about 1 ms.
     """

@@ -16,7 +16,7 @@ logger = logging.getLogger("ottla.systemd")
 
 
 class ServiceNotifier:
-    """Sender of state changes to systemd; does nothing if ``NOTIFY_SOCKET`` is not set."""
+    """Sender of state changes to systemd, without effect if ``NOTIFY_SOCKET`` is not set."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         values = os.environ if environment is None else environment
@@ -34,7 +34,7 @@ class ServiceNotifier:
     def notify(self, state: str) -> None:
         """Send ``state`` to systemd: ``READY=1``, ``STOPPING=1`` or ``WATCHDOG=1``, optionally ``STATUS=...`` lines.
 
-        Does nothing without systemd; an error is logged and not raised.
+        No effect without systemd; an error is logged and not raised.
         """
         if not self._address:
             return

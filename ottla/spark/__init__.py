@@ -28,8 +28,8 @@ def log_source(
 
     Args:
         builder: The builder; its jars and packages are kept.
-        connector: Add Spark's Kafka connector of the installed PySpark too, whose ``kafka-clients`` the source needs.
-            With False, the session must have it from elsewhere.
+        connector: Add Spark's Kafka connector of the installed PySpark too; the source needs its
+            ``kafka-clients``. With False, the session must have it from elsewhere.
         remote_store: Remote store of tiered storage that the session reads by default: the option ``remoteStore``. For
             a URL that begins with ``s3a:``, the package ``hadoop-aws`` of PySpark's Hadoop is added.
 

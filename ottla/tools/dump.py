@@ -106,7 +106,7 @@ _TXN_ROW_NAMES = {
     "last_producer_epoch": "last_epoch",
     "client_transaction_version": "client_version",
 }
-"""Output names of the transaction fields whose names in the code differ."""
+"""Output names of the transaction fields with other names in the code."""
 
 
 def _decode_transaction_record(record: r.Record) -> Any:

@@ -80,7 +80,7 @@ def tls_problem(load: Callable[[], object]) -> str | None:
 
 
 def diagnose_listener_stores(lines: Iterable[Property]) -> list[ConfigFinding]:
-    """Return findings for TLS listeners whose key or trust store cannot be loaded, or whose key does not match.
+    """Return findings for TLS listeners with a key or trust store that cannot be loaded, or a wrong key.
 
     There are none for a listener without a key store, or if the listeners are invalid: other checks report these.
     """

@@ -134,7 +134,7 @@ class Extraction(NamedTuple):
 def choose_segments(segments: Iterable[StoredSegment]) -> Extraction:
     """Choose one segment for each start offset of a partition, the one that was copied last; the others are omitted.
 
-    Several copies of an offset exist after a copy whose result was lost, and after an unclean leader election. Of
+    Several copies of an offset exist after a copy without a known result, and after an unclean leader election. Of
     topics with the same name, which was deleted and created again, the one with the last copy is chosen.
     """
     chosen: dict[tuple[str, int, int], StoredSegment] = {}

@@ -184,7 +184,7 @@ def ensure_security_setup(
 ) -> SecuritySetup:
     """Return the security setup stored in a data directory; for a new directory create and store it.
 
-    A stored setup keeps its protocol and mechanism, whatever ``tls`` and ``mechanism`` are.
+    A stored setup keeps its protocol and mechanism for any ``tls`` and ``mechanism``.
     If the file of the CA certificate is missing, it is written again with a new certificate of the node, by the
     authority in `JOIN_FILE` or else by a new one; the credentials stay the same.
 

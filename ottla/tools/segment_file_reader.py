@@ -73,7 +73,7 @@ class SegmentFileReader:
         return header if position + header.size_bytes <= self.size_bytes else None
 
     def locate(self, offset: int, position: int) -> LogOffsetPosition | None:
-        """Return the first whole batch from ``position`` on whose last offset is at least ``offset``; None without one.
+        """Return the first whole batch from ``position`` on that ends at or above ``offset``; None without one.
 
         Only headers are read.
 

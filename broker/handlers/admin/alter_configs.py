@@ -89,7 +89,7 @@ def select_resources(context: RequestContext, request: Any, left_out: set[int]) 
 def check_no_duplicates(changes: Any) -> Job[None]:
     """Check the changes of one resource, as a job: no setting twice, and a null value only for a DELETE operation.
 
-    ``changes``: settings of IncrementalAlterConfigs, or of AlterConfigs, whose operation counts as SET.
+    ``changes``: settings of IncrementalAlterConfigs, or of AlterConfigs, which count as SET.
 
     Raises:
         ProtocolError: INVALID_REQUEST.

@@ -290,7 +290,7 @@ def _read_all(
 def _uncount_bytes(context: RequestContext, attempt: ReadAttempt, *, is_follower: bool) -> None:
     """Subtract the bytes of a read with less than ``min_bytes`` from the traffic metrics: they will be read again.
 
-    Nothing is subtracted for a large request, whose rows are already encoded.
+    Nothing is subtracted for a large request: its rows are already encoded.
     """
     if not isinstance(attempt.partition_responses, list):
         return

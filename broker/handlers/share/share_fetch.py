@@ -4,7 +4,7 @@ Behaviour: epoch 0 opens a share session on this connection, -1 closes it and fe
 Acknowledgements in the request are submitted first. The response is delayed until ``min_bytes`` can be acquired, the
 leader or the log start of a partition has changed, all partitions have errors, or ``max_wait_ms`` has passed; whole
 record batches are acquired. ``max_bytes`` is divided equally among the partitions with acquirable records: the first
-batch of the first partition is returned whatever its size, further batches only if they fit. The isolation level is a
+batch of the first partition is returned in any size, further batches only if they fit. The isolation level is a
 configuration of the *group*: records are readable up to the high watermark or the last stable offset.
 Version notes: v2 can limit the acquired records strictly to ``max_records`` (KIP-1206), and can renew acquisition
 locks, in which case it fetches nothing (KIP-1222).
@@ -265,7 +265,7 @@ class _ShareFetch:
         if not log.log_start_offset <= offset <= log.log_end_offset:
             shared.update_log_start_offset(log.log_start_offset)
             return 0
-        # no batch was read yet: the first one is returned whatever its size
+        # no batch was read yet: the first one is returned in any size
         first = self._left_bytes == self._max_bytes
         part = log.read(offset, max_bytes, upper, at_least_one=first) if max_records > 0 else None
         if part is None:

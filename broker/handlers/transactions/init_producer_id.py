@@ -1,9 +1,9 @@
 """InitProducerId (22), v0-5: assign a producer id and epoch to an idempotent or transactional producer.
 
-Behaviour: without a transactional id each request gets a new producer id with epoch 0, whatever producer id it has
-(KIP-360 bumps epochs only of transactional producers); the controller allocates ids in blocks of 1,000. With a
-transactional id its previous producer is fenced: an ongoing transaction is aborted, and CONCURRENT_TRANSACTIONS is
-returned until that is complete. Up to v3 a fenced producer gets INVALID_PRODUCER_EPOCH.
+Behaviour: without a transactional id each request gets a new producer id with epoch 0, also one with an id (KIP-360
+bumps epochs only of transactional producers); the controller allocates ids in blocks of 1,000. With a transactional id
+its previous producer is fenced: an ongoing transaction is aborted, and CONCURRENT_TRANSACTIONS is returned until that
+is complete. Up to v3 a fenced producer gets INVALID_PRODUCER_EPOCH.
 
 Source: ``KafkaApis.handleInitProducerIdRequest``, ``TransactionCoordinator.handleInitProducerId`` (apache/kafka 4.3.1).
 """

@@ -182,7 +182,7 @@ class FollowerFetchState:
             self._changed[key] = None
 
     def delay(self, key: PartitionKey, now_ms: float) -> None:
-        """Back off a partition, whose outcome could not be applied, for ``backoff_ms``; it is fetched again then."""
+        """Delay the next fetch of a partition by ``backoff_ms``, after an outcome that could not be applied."""
         part = self._partitions.get(key)
         if part is not None:
             part.is_outcome_pending = False

@@ -44,7 +44,7 @@ NEW_PARTITION_WAIT_S = 0.02
 NEW_PARTITION_WAIT_EACH_S = 0.0002
 """Delay per followed partition, added to `NEW_PARTITION_WAIT_S`, before a new partition interrupts a long poll."""
 UNCERTAIN_HIGH_WATERMARK_WAIT_MS = 10
-"""Maximum wait of a Fetch while clients may wait for the high watermark, whose advance alone does not complete it."""
+"""Maximum wait of a Fetch while clients may wait for the high watermark: its advance alone does not complete it."""
 FLUSH_RETRY_S = 1.0
 """Retry delay after a flush failed for lack of resources (descriptors, memory)."""
 

@@ -205,7 +205,7 @@ class CachedRemoteStorage:
         return slices
 
     def drop_damaged(self, chunks: HeldChunks) -> bool:
-        """Verify chunks of a read again, whose records are malformed; drop the damaged ones; return True if any was.
+        """Verify chunks of a read with malformed records again; drop the damaged ones; return True if any was.
 
         False also if the process lacks the descriptors to verify them all; damaged ones may have been dropped then.
         """

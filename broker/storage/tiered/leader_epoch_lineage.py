@@ -47,7 +47,7 @@ def epochs_with_records(entries: Iterable[tuple[int, int]]) -> dict[int, int]:
 def is_within_leader_epochs(metadata: RemoteLogSegmentMetadata, log_end_offset: int, epochs: dict[int, int]) -> bool:
     """Return whether all records of a remote segment are records of the log with these leader epochs.
 
-    The first epochs of the segment may be older than those of the log, whose start offset advanced since.
+    The first epochs of the segment may be older than those of the log if its start offset advanced since.
 
     Args:
         metadata: Segment.

@@ -106,7 +106,7 @@ class RemoteSegmentReader:
         return self._retry_undamaged(partial(read, at_least_one=at_least_one, in_memory=in_memory))
 
     def drop_damaged(self, chunks: HeldChunks) -> bool:
-        """Verify chunks again that a read held and whose records are malformed; drop the damaged ones from the cache.
+        """Verify chunks again of a read with malformed records; drop the damaged ones from the cache.
 
         Return True if any was, so that a second read returns what the store has.
         """
@@ -314,7 +314,7 @@ def is_in_page_cache(records: RemoteRecords) -> bool:
 def records_below(raw: bytes | memoryview, offset: int) -> bytes | memoryview:
     """Return the batches in ``raw`` before the first whole one whose base offset is at or above ``offset``.
 
-    Without such a batch ``raw`` itself is returned, with a cut-off batch at its end, whatever its offsets.
+    Without such a batch ``raw`` itself is returned, with a cut-off batch at its end, of any offsets.
 
     Raises:
         WireError: a batch header is damaged.
