@@ -18,7 +18,7 @@ from importlib import import_module
 
 ROUNDS = 5
 INTERNED = 100_000
-"""Strings that are interned beforehand, so that Python's table of them has room and does not grow in a measurement."""
+"""Strings that are interned beforehand, so that Python's table of them does not grow in a measurement."""
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ PRELOADED_MODULES += (
     "ssl",
     "hypothesis.extra.pytestplugin",
 )
-# Results of these are cached for the life of the process (compiled codecs): later tests use them without executing the
+# Results of these are cached until the process ends (compiled codecs): later tests use them without executing the
 # line.
 CACHING_MODULES = (
     "wire/codec/codegen.py",

@@ -33,10 +33,17 @@ COUNTED = {
 }
 """Families of words with a limit per 1,000 words."""
 REPLACED = re.compile(
-    r"\b(?:strangers?|houses?|rooms|doors?|twins?|bells?|chores?|fates?|peace|news|worlds?|floors?|wings?)\b",
+    r"\b(?:aside|bells?|chores?|doors?|fates?|floors?|grounds?|houses?|news|noted|peace|rooms?|strangers?|swarms?|twins?"
+    r"|wings?|worlds?|walks?|story|stories|tickets?|(?:life|lives)(?! cycle)"
+    r"|(?<!in )turns?(?!\s[^.,;]{0,60}?\b(?:into|on|off|out)\b))\b",
     re.IGNORECASE,
 )
-"""Words of everyday life for technical things, and terms that others have replaced."""
+"""Words of everyday language for technical things, and terms that others have replaced.
+
+Exact are a life cycle, to turn something into something else, on or off, and to do things in turn.
+"""
+KERBEROS = re.compile(r"kerberos|kdc|keytab|gssapi", re.IGNORECASE)
+"""Words of a text in which a ticket is one of Kerberos."""
 CODE = re.compile(r"`+[^`]*`+|https?://\S+|\"[^\"]*\"")
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 
@@ -132,6 +139,21 @@ def plain(text: str) -> str:
     return CODE.sub(" ", text)
 
 
+def replaced_words(text: str, path: str = "") -> list[str]:
+    """Return the words of `REPLACED` in a text of the file ``path``; a ticket of Kerberos is exact."""
+    found = REPLACED.findall(plain(text))
+    if KERBEROS.search(text) or KERBEROS.search(path):
+        found = [word for word in found if not word.lower().startswith("ticket")]
+    return found
+
+
+def paragraphs(page: str) -> Iterator[str]:
+    """Yield the blocks of a Markdown page without code, comments and the targets of links."""
+    text = re.sub(r"^```.*?^```|<!--.*?-->", "", page, flags=re.DOTALL | re.MULTILINE)
+    for block in re.split(r"\n\s*\n", text):
+        yield re.sub(r"`[^`]*`|\]\([^)]*\)|<[^>]*>", " ", block)
+
+
 def per_thousand(items: Iterable[ProseText], pattern: re.Pattern[str]) -> float:
     """Return the matches of a pattern per 1,000 words of prose."""
     words = found = 0
@@ -165,6 +187,10 @@ def package(name: str) -> str:
     return "/".join(parts[:2]) if parts[0] == "ottla" else parts[0]
 
 
+def _counts(family: str, text: ProseText) -> bool:
+    return COUNTED[family].search(plain(text.text)) is not None
+
+
 def main() -> None:
     """Print the measures of each package, or the places of one measure with ``--show``."""
     parser = argparse.ArgumentParser()
@@ -172,14 +198,13 @@ def main() -> None:
     parser.add_argument("--show", choices=["pronoun", "replaced", *COUNTED])
     options = parser.parse_args()
     names = [name for name in files(".py") if name.startswith(tuple(options.paths))]
-    patterns = {**COUNTED, "replaced": REPLACED}
     if options.show:
         for name in names:
             for each in texts(name):
                 if options.show == "pronoun":
                     if each.kind != "comment" and opens_with_pronoun(each.text):
                         print(f"{name}:{each.lineno}: {each.text.splitlines()[0]}")
-                elif patterns[options.show].search(plain(each.text)):
+                elif replaced_words(each.text, name) if options.show == "replaced" else _counts(options.show, each):
                     print(f"{name}:{each.lineno}: {each.text}")
         return
     groups: dict[str, list[ProseText]] = {}

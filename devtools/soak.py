@@ -165,11 +165,11 @@ CAMPAIGNS = (
         NEW_CLIENTS,
     ),
     Campaign(
-        "walks",
+        "group-members",
         "random group members, compared with Kafka",
         "compat_tests/groups/test_random_members.py",
         0,
-        "OTTLA_WALKS=200",
+        "OTTLA_RANDOM_MEMBERS=200",
     ),
     Campaign(
         "mixed", "mixed clusters of Kafka and Ottla: kills and elections, 5 min each", MIXED, 0, "OTTLA_MIXED_S=300"

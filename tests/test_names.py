@@ -1,4 +1,4 @@
-"""Names: public classes are unique, no name has a word from everyday life or a pronoun, test names are short."""
+"""Names: public classes are unique, no name has a word of everyday language or a pronoun, test names are short."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SENTENCES = (
 )
 _PRIVATE = "adjoin spend ticket making settle settles settled laid story stories strangers"
 LOCAL_WORDS = (frozenset(METAPHORS.split()) | frozenset(f"{_SENTENCES} {_PRIVATE}".split())) - {"line", "turn"}
-"""Words that no name of a parameter, a local variable or an attribute has; a line of text and a turn are exact."""
+"""Words that no name of a parameter, a local variable or an attribute has; a line of text is exact."""
 KERBEROS = re.compile(r"kerberos|gssapi|sasl|jaas|kdc")
 """Modules in which a ticket is one of Kerberos."""
 EXEMPT = {

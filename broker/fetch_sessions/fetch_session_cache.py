@@ -56,7 +56,7 @@ class FetchRequestContext(Protocol):
 
 
 class _FullFetchContext:
-    """Context of a full fetch; with ``sessions`` its response opens a fetch session, if the cache has room."""
+    """Context of a full fetch; with ``sessions`` its response opens a fetch session, if the cache is not full."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class _FullFetchContext:
         return []
 
     def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:
-        """Return the response with all rows, and with a new session id if the cache has room, else 0, as a job."""
+        """Return the response with all rows, and with a new session id, 0 if the cache is full, as a job."""
         session_id = 0
         if self._sessions is not None and rows:
             for number, (want, row) in enumerate(rows, 1):

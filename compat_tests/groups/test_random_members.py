@@ -1,7 +1,7 @@
 """Random members of consumer and streams groups, the same at a node and at Kafka: all responses are equal.
 
 Members join, send heartbeats, report a right or wrong assignment, fall behind, pause, leave, change subscriptions and
-commit. ``OTTLA_WALKS`` is the number of random tests (200 in the campaign).
+commit. ``OTTLA_RANDOM_MEMBERS`` is the number of random tests (200 in the campaign).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ottla.wire.messages import consumer_group_heartbeat as hb
 from ottla.wire.messages import streams_group_describe as sd
 from ottla.wire.messages import streams_group_heartbeat as sth
 
-WALKS = int(os.environ.get("OTTLA_WALKS", "8"))
+RUNS = int(os.environ.get("OTTLA_RANDOM_MEMBERS", "8"))
 STEPS = 60
 TOPICS = {"walk-a": 5, "walk-b": 3}
 MEMBERS = {"a": None, "b": None, "c": "i", "d": "i"}
@@ -215,7 +215,7 @@ class StreamsGroupRandomTest(ConsumerGroupRandomTest):
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RandomTestBroker, RandomTestBroker]]:
-    where = tmp_path_factory.mktemp("walks")
+    where = tmp_path_factory.mktemp("members")
     with KafkaProcess(where / "kafka") as kafka, OttlaProcess(where / "ottla") as node:
         yield RandomTestBroker(node.port), RandomTestBroker(kafka.port)
 
@@ -225,6 +225,6 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RandomTest
 def test_heartbeat_responses_to_random_members_equal_kafka(
     sides: tuple[RandomTestBroker, RandomTestBroker], kind: type[ConsumerGroupRandomTest]
 ) -> None:
-    for seed in range(WALKS):
+    for seed in range(RUNS):
         found = kind(seed, sides).go()
         assert not found, "\n".join(found)

@@ -151,7 +151,7 @@ class SimProcess:
 
         Both are copied by pickle, and so is the result.
 
-        Cancellation kills the child; one whose parent has ended lives for at most `ORPHAN_LIFETIME_S`.
+        Cancellation kills the child; one whose parent has ended runs for at most `ORPHAN_LIFETIME_S`.
 
         Raises:
             ChildDied: the child was killed.

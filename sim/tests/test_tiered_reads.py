@@ -53,7 +53,7 @@ async def find_by_time(fixture: TieredNodeFixture, timestamp_ms: int) -> int:
 
 
 CACHE = ChunkCacheOptions("/chunks", 5000, 700)
-"""Cache with room for a third of the records, whose chunks cut most batches."""
+"""Cache with space for a third of the records; its chunks cut most batches."""
 
 
 @pytest.mark.parametrize("cache", [None, CACHE])

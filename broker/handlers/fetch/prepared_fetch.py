@@ -306,7 +306,7 @@ def _is_preparable(
     """
     named = [(topic, row) for topic in request.topics for row in topic.partitions]
     rows = [row for topic in response.responses for row in topic.partitions]
-    if session is None:  # a request for a new session is not repeatable: the session cache may have room later
+    if session is None:  # a request for a new session is not repeatable: the session cache may have a free slot later
         is_repeatable = request.session_epoch == FINAL_EPOCH and not request.session_id
     else:
         is_repeatable = request.session_epoch > 0 and not session.is_privileged

@@ -215,7 +215,7 @@ class RaftLeaderState:
         progress.record_fetch(fetch.offset, end, now_ms)
 
     def _remove_inactive_observers(self, now_ms: float, voters: VoterSetHistory) -> None:
-        """Make room for one observer: remove expired ones, and beyond `MAX_OBSERVERS` those with the oldest fetches.
+        """Free a slot for one observer: remove expired ones, and beyond `MAX_OBSERVERS` those with the oldest fetches.
 
         A live observer fetches at least every half second, and so is never the one with the oldest fetch.
         """

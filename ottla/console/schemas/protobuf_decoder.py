@@ -43,7 +43,7 @@ MAX_FILE_PARTS = 5_000
 MAX_MESSAGE_MEMORY = 24 * 1024 * 1024
 """Bytes of memory for a decoded message.
 
-The library allocates each nested message with room for all fields of its type, also for a message of two bytes.
+The library allocates each nested message with memory for all fields of its type, also for a message of two bytes.
 """
 _FIELD_MEMORY, _MESSAGE_MEMORY = 16, 192
 """Most bytes of memory for a field, and for a nested message without its fields."""
