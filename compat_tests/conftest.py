@@ -16,6 +16,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
+    """Node of the module, which must end without a traceback in its log."""
     process = OttlaProcess(tmp_path_factory.mktemp("node") / "data")
     with process:
         yield process
@@ -24,14 +25,17 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
 
 @pytest.fixture
 def topic() -> str:
+    """Name of a topic that no other test uses."""
     return f"topic-{next(_numbers)}"
 
 
 @pytest.fixture
 def group() -> str:
+    """Name of a group that no other test uses."""
     return f"group-{next(_numbers)}"
 
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
+    """Path of a data directory that does not exist yet."""
     return tmp_path / "data"

@@ -17,6 +17,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark session of all tests, with the data source."""
     session = local_session("spark_it", tmp_path_factory.mktemp("spark"), [build_jar()])
     yield session
     session.stop()
@@ -24,6 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
+    """Node of the module, which must end without a traceback in its log."""
     with OttlaProcess(tmp_path_factory.mktemp("node") / "data") as process:
         yield process
     assert "Traceback" not in process.log.read_text(), process.log.read_text()
@@ -31,4 +33,5 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
 
 @pytest.fixture
 def topic() -> str:
+    """Name of a topic that no other test uses."""
     return f"spark-{next(_numbers)}"

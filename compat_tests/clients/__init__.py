@@ -1,0 +1,1 @@
+"""Programs of stock clients in several languages, and tests that run them."""

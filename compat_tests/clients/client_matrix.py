@@ -158,8 +158,9 @@ def client_command(client: MatrixClient) -> list[str]:
 
 
 def expected_records(codec: str) -> list[tuple[str, str, str, int]]:
-    """Return the records that each client writes with a codec: some keys and values are null (an empty text stands for
-    null).
+    """Return the records that each client writes with a codec.
+
+    Some keys and values are null; an empty text stands for null.
     """
     return [
         ("" if i % 7 == 0 else f"key-{i}", "" if i % 11 == 5 else f"{codec}-{i}", str(i), BASE_MS + i)
@@ -270,8 +271,9 @@ def _try_two_members(command: list[str], bootstrap: str, name: str, mode: str) -
 
 
 def two_members(command: list[str], bootstrap: str, name: str, mode: str = "member") -> bool:
-    """Let two members share two partitions, kill one, and wait until the other reads both; ``mode`` is the kind of
-    member.
+    """Let two members share two partitions, kill one, and wait until the other reads both.
+
+    ``mode`` is the kind of member.
 
     If the program of a member ends by itself, the test is repeated, at most twice: @platformatic/kafka ends, with Kafka
     as with Ottla, when one of its commits meets a rebalance (ILLEGAL_GENERATION).

@@ -1,0 +1,1 @@
+"""Tests of clusters, also mixed ones of Kafka and Ottla."""

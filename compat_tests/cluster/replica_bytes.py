@@ -30,8 +30,9 @@ def read_over_wire(node: ottla.ClusterNode, topic: str, partition: int) -> tuple
 
 
 def read_from_disk(node: ottla.ClusterNode, topic: str, partition: int, end: int) -> bytes:
-    """Return the bytes of a partition's segments in order, up to an offset, after verifying each batch and its
-    position.
+    """Return the bytes of a partition's segments in order, up to an offset.
+
+    Each batch and its position are verified.
     """
     files = sorted(Path(node.data_dir, f"{topic}-{partition}").glob("*.log"))
     raw = b"".join(path.read_bytes() for path in files)

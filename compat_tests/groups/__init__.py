@@ -1,0 +1,1 @@
+"""Tests of groups with stock clients, and comparisons with Kafka."""

@@ -1,0 +1,1 @@
+"""Random and invalid requests and records."""

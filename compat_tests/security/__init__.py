@@ -1,0 +1,1 @@
+"""Tests of logins, ACLs and quotas with stock clients, and comparisons with Kafka."""

@@ -65,6 +65,7 @@ class OttlaWithListeners(OttlaProcess):
         self.file.write_text("".join(f"{key}={value}\n" for key, value in settings(self.ports).items()))
 
     def command(self) -> list[str]:
+        """Return the command line of the node."""
         return [OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
 
 

@@ -1,0 +1,1 @@
+"""Tests of log directories and tiered storage beside Kafka."""

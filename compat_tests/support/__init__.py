@@ -1,0 +1,1 @@
+"""Processes, jars and clients for the tests of compatibility."""

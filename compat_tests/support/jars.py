@@ -81,8 +81,7 @@ def _verify(folder: Path) -> None:
 
 @cache
 def jars(conf: str) -> list[Path]:
-    """Return the jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``, ``lake``,
-    ``tiered``, ``s3``, ``suites``).
+    """Return the jars of a configuration of ``ivy.xml``, such as ``kafka``, ``streams`` or ``connect``.
 
     They are fetched on first use; those of ``s3``, the file system ``s3a`` of Hadoop, have 546 MB.
     """

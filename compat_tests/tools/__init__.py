@@ -1,0 +1,1 @@
+"""Tests of stock tools and of monitoring."""

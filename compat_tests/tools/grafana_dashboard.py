@@ -20,9 +20,11 @@ INTERVALS = {"__rate_interval": "1m", "__interval": "1m", "__range": "1m"}
 class QueryApi(Protocol):
     """Interface of `PrometheusServer` that variables need."""
 
-    def query(self, text: str) -> list[QuerySample]: ...
+    def query(self, text: str) -> list[QuerySample]:
+        """Return the samples of a PromQL query."""
 
-    def label_values(self, label: str, selector: str) -> list[str]: ...
+    def label_values(self, label: str, selector: str) -> list[str]:
+        """Return the values of a label in the series of a selector."""
 
 
 class PanelQuery(NamedTuple):

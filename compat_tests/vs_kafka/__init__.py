@@ -1,0 +1,1 @@
+"""Comparisons with a running Kafka and with its classes."""

@@ -33,6 +33,7 @@ def normalize_order(value: Any) -> Any:
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
+    """Yield a text for each difference of two answers, below ``path``."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for name in ours:
             if name not in MAY_DIFFER:
@@ -89,6 +90,7 @@ def collect_all_answers(port: int) -> AllAnswers:
 
 
 def compare_scenarios(ours: ScenarioAnswers, theirs: ScenarioAnswers) -> list[str]:
+    """Return a text for each difference of the answers in scenarios."""
     return [
         f"{scenario}: {name}{text}"
         for scenario, steps in theirs.items()
@@ -98,6 +100,7 @@ def compare_scenarios(ours: ScenarioAnswers, theirs: ScenarioAnswers) -> list[st
 
 
 def compare_api_answers(ours: ApiAnswers, theirs: ApiAnswers) -> list[str]:
+    """Return a text for each difference of the answers to requests of single APIs."""
     found = []
     for (key, version, request, a), (_, _, _, b) in zip(ours, theirs, strict=True):
         for text in differences(comparable(key, a), comparable(key, b)):

@@ -227,6 +227,7 @@ class ControllerRandomTest:
         return self.rng.randint(1, BROKERS)
 
     def register(self) -> None:
+        """Register a broker, sometimes again or with an earlier epoch."""
         broker, rng = self._broker(), self.rng
         known = self.image.brokers.get(broker)
         again = known is not None and rng.random() < 0.1
@@ -248,6 +249,7 @@ class ControllerRandomTest:
         )
 
     def send_heartbeat(self) -> None:
+        """Send the heartbeat of a broker, which may ask to be fenced or to stop."""
         broker, rng = self._broker(), self.rng
         known = self.image.brokers.get(broker)
         epoch = 5 if known is None else known.broker_epoch - (rng.random() < 0.03)
@@ -268,6 +270,7 @@ class ControllerRandomTest:
         )
 
     def make_topic(self) -> None:
+        """Create a topic with random replicas, if it does not exist."""
         name = f"t{self.rng.randrange(TOPICS)}"
         live = self.image.unfenced_brokers()
         if name in self.image.topics or not live:
@@ -284,6 +287,7 @@ class ControllerRandomTest:
             self.replay(m.PartitionRecord(number, topic_id, replicas, isr, [], [], isr[0], 0, 0, 0, directories=dirs))
 
     def change_config(self) -> None:
+        """Change a setting of a topic."""
         name = f"t{self.rng.randrange(TOPICS)}"
         if name not in self.image.topics:
             return
@@ -300,6 +304,7 @@ class ControllerRandomTest:
         return topic.name, topic.id, number, topic.partitions[number]
 
     def alter_partition(self) -> None:
+        """Propose a random ISR for a partition."""
         found, rng = self._partition(), self.rng
         if found is None:
             return
@@ -331,6 +336,7 @@ class ControllerRandomTest:
         return -1 if known is None or self.rng.random() < 0.3 else known.broker_epoch - (self.rng.random() < 0.03)
 
     def reassign(self) -> None:
+        """Start, replace or cancel the reassignment of a partition."""
         found, rng = self._partition(), self.rng
         if found is None:
             return
@@ -348,6 +354,7 @@ class ControllerRandomTest:
         self.compare_request(ar.AlterPartitionReassignmentsRequest(1, rng.random() < 0.8, topics))
 
     def elect(self) -> None:
+        """Elect leaders for one partition or for all."""
         found, rng = self._partition(), self.rng
         if found is None:
             return
@@ -355,6 +362,7 @@ class ControllerRandomTest:
         self.compare_request(el.ElectLeadersRequest(rng.choice([0, 1]), named, 1))
 
     def assign(self) -> None:
+        """Assign replicas of a partition to log directories."""
         found, rng = self._partition(), self.rng
         if found is None:
             return
@@ -371,6 +379,7 @@ class ControllerRandomTest:
         self.compare_request(ad.AssignReplicasToDirsRequest(broker, known.broker_epoch, dirs))
 
     def unregister(self) -> None:
+        """Unregister a broker, in three of ten cases."""
         if self.rng.random() < 0.3:
             self.compare_request(ub.UnregisterBrokerRequest(self._broker()))
 

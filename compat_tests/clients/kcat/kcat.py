@@ -20,12 +20,14 @@ GROUP = ["-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000", "-
 
 
 def kcat(*arguments: str, stdin: str = "") -> str:
+    """Run kcat with arguments and an input; return its output, and fail on another status than 0."""
     done = subprocess.run([KCAT, *arguments], input=stdin, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{arguments}: {done.stderr[-1000:]}"
     return done.stdout
 
 
 def main() -> None:
+    """Run the mode of the command line with kcat."""
     mode, bootstrap, topic, group = sys.argv[1:]
     at = ["-q", "-b", bootstrap]
     if mode == "member":

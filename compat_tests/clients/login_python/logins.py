@@ -42,6 +42,7 @@ def librdkafka(cell: Cell) -> dict[str, Any]:
 
 
 def confluent(cell: Cell) -> str:
+    """Return the outcome of a login with confluent-kafka: ``in``, or the name of the error."""
     from confluent_kafka import KafkaException, Producer
 
     error_names: list[str] = []
@@ -68,6 +69,7 @@ def confluent(cell: Cell) -> str:
 
 
 def context(cell: Cell) -> ssl.SSLContext | None:
+    """Return the TLS context of a cell; None without TLS."""
     if "ca" not in cell:
         return None
     out = ssl.create_default_context(cafile=cell["ca"])
@@ -95,11 +97,13 @@ class LoggedErrorClasses(logging.Handler):
         self.classes: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Record the classes of the exceptions in a log record."""
         args = record.args if isinstance(record.args, tuple) else ()
         self.classes += [type(x).__name__ for x in args if isinstance(x, Exception)]
 
 
 def listening(logger: logging.Logger) -> LoggedErrorClasses:
+    """Return a new handler of a logger, which replaces its other ones."""
     logger.propagate = False
     logger.handlers = [LoggedErrorClasses()]
     return logger.handlers[0]  # type: ignore[return-value]
@@ -133,6 +137,7 @@ def kafka_python(cell: Cell) -> str:
 
 
 async def aiokafka(cell: Cell) -> str:
+    """Return the outcome of a login with aiokafka: ``in``, or the class of the error."""
     from aiokafka.abc import AbstractTokenProvider
     from aiokafka.client import AIOKafkaClient
 
@@ -153,11 +158,13 @@ async def aiokafka(cell: Cell) -> str:
 
 
 async def run_sequentially(cells: list[Cell]) -> None:
+    """Print the outcome of each cell with aiokafka, one after the other."""
     for cell in cells:
         print(json.dumps([cell["name"], await aiokafka(cell)]), flush=True)
 
 
 def kcat(cell: Cell) -> str:
+    """Return the outcome of a login with kcat: ``in``, or the words of the error."""
     settings = [x for key, value in librdkafka(cell).items() for x in ("-X", f"{key}={value}")]
     command = [os.environ["KCAT"], "-L", "-m", "20", *settings, "-X", "log.thread.name=false"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
@@ -173,6 +180,7 @@ def kcat(cell: Cell) -> str:
 
 
 def main() -> None:
+    """Print the outcomes of a client for the cells of a file."""
     name, file = sys.argv[1:]
     with open(file) as given:
         cells: list[Cell] = json.load(given)

@@ -21,6 +21,7 @@ Row = tuple[bytes | None, bytes | None, bytes, int]
 
 
 def make_records(codec: str) -> list[Row]:
+    """Return the records that the test writes with a codec."""
     return [
         (
             None if i % 7 == 0 else b"key-%d" % i,
@@ -33,11 +34,12 @@ def make_records(codec: str) -> list[Row]:
 
 
 def text(raw: bytes | None) -> str | None:
+    """Return bytes as text; None stays None."""
     return None if raw is None else raw.decode()
 
 
 def confluent_group_protocols(mode: str, bootstrap: str, topic: str, group: str) -> None:
-    """A member of a group of KIP-848, or of a share group."""
+    """Run a member of a group of KIP-848, or of a share group."""
     from confluent_kafka import Consumer, ShareConsumer
 
     settings = {"bootstrap.servers": bootstrap, "group.id": group}
@@ -57,6 +59,7 @@ def confluent_group_protocols(mode: str, bootstrap: str, topic: str, group: str)
 
 
 def confluent(mode: str, bootstrap: str, topic: str, group: str) -> dict[str, Any]:
+    """Run a mode with confluent-kafka; return what it read, written as JSON."""
     from confluent_kafka import Consumer, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -101,6 +104,7 @@ def confluent(mode: str, bootstrap: str, topic: str, group: str) -> dict[str, An
 
 
 def kafka_python(mode: str, bootstrap: str, topic: str, group: str) -> dict[str, Any]:
+    """Run a mode with kafka-python; return what it read, written as JSON."""
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -145,6 +149,7 @@ def kafka_python(mode: str, bootstrap: str, topic: str, group: str) -> dict[str,
 
 
 async def aiokafka(mode: str, bootstrap: str, topic: str, group: str) -> dict[str, Any]:
+    """Run a mode with aiokafka; return what it read, written as JSON."""
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
     from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
@@ -192,6 +197,7 @@ async def aiokafka(mode: str, bootstrap: str, topic: str, group: str) -> dict[st
 
 
 def main() -> None:
+    """Run a mode of a client by the command line, and print the outcome."""
     client, *rest = sys.argv[1:]
     if rest[0] in ("new-member", "sharer"):
         confluent_group_protocols(*rest)

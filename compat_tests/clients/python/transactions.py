@@ -16,6 +16,7 @@ WAIT_S = 180
 
 
 def confluent(bootstrap: str, topic: str, name: str) -> dict[str, Any]:
+    """Run the transactions with confluent-kafka; return the outcome of each step."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
     def producer() -> Producer:
@@ -63,6 +64,7 @@ def confluent(bootstrap: str, topic: str, name: str) -> dict[str, Any]:
 
 
 def kafka_python(bootstrap: str, topic: str, name: str) -> dict[str, Any]:
+    """Run the transactions with kafka-python; return the outcome of each step."""
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.errors import KafkaError
     from kafka.structs import OffsetAndMetadata
@@ -108,6 +110,7 @@ def kafka_python(bootstrap: str, topic: str, name: str) -> dict[str, Any]:
 
 
 async def aiokafka(bootstrap: str, topic: str, name: str) -> dict[str, Any]:
+    """Run the transactions with aiokafka; return the outcome of each step."""
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
     from aiokafka.errors import KafkaError
 
@@ -153,6 +156,7 @@ async def aiokafka(bootstrap: str, topic: str, name: str) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Run the transactions of a client by the command line, and print the outcome."""
     client, *rest = sys.argv[1:]
     if client == "aiokafka":
         outcome = asyncio.run(asyncio.wait_for(aiokafka(*rest), 120))

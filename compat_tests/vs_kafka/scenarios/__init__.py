@@ -1,0 +1,1 @@
+"""Scripted requests, which are sent to Kafka and to Ottla."""

@@ -44,6 +44,7 @@ def _sync(group: str, generation: int, member: str, shares: dict[str, bytes], in
 
 
 def commit(group: str, generation: int = -1, member: str = "", topic: str = "stories", offset: int = 3) -> Message:
+    """Return a request that commits an offset of one partition."""
     part = oc.OffsetCommitRequestPartition(0, offset, -1, "m")
     return oc.OffsetCommitRequest(
         group, generation, member, topics=[oc.OffsetCommitRequestTopic(topic, partitions=[part])]

@@ -232,6 +232,7 @@ def streams_topics(stage: ScenarioSession) -> None:
 
 
 def epoch_of(group: Any, member: str) -> int:
+    """Return the epoch of a member in the description of a group."""
     epoch: int = next(row.member_epoch for row in group.members if row.member_id == member)
     return epoch
 

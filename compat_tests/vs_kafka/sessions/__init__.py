@@ -1,0 +1,1 @@
+"""Recorded sessions of requests to Kafka, and their replay."""

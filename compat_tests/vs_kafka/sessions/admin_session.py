@@ -31,6 +31,7 @@ NEW_ID = b"a new voter's id"
 
 
 def topics(key: ApiKey, version: int) -> Iterator[Message]:
+    """Yield the requests of an API for topics."""
     if key is ApiKey.CREATE_TOPICS:
         for topic in (
             create_topics.CreatableTopic(
@@ -62,6 +63,7 @@ def topics(key: ApiKey, version: int) -> Iterator[Message]:
 
 
 def configs(key: ApiKey, version: int) -> Iterator[Message]:
+    """Yield the requests of an API for settings."""
     if key is ApiKey.ALTER_CONFIGS:
         alter = alter_configs
         for kind, name, settings in (
@@ -181,6 +183,7 @@ def voters(key: ApiKey) -> Iterator[Message]:
 
 
 def quorum() -> Iterator[Message]:
+    """Yield the requests that describe the quorum."""
     m = describe_quorum
     for name, numbers in (("__cluster_metadata", [0]), ("__cluster_metadata", [1]), ("nowhere", [0])):
         parts = [m.DescribeQuorumRequestPartitionData(n) for n in numbers]
@@ -189,6 +192,7 @@ def quorum() -> Iterator[Message]:
 
 
 def features(version: int) -> Iterator[Message]:
+    """Yield the requests that change levels of features."""
     m = update_features
 
     def one(name: str, level: int, kind: int = 1, *, dry: bool = False) -> Message:

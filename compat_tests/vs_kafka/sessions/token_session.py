@@ -129,10 +129,12 @@ class TokenSession:
 
 
 def describe_by_owner(*names: str) -> dd.DescribeDelegationTokenRequest:
+    """Return a request for the tokens of owners."""
     return dd.DescribeDelegationTokenRequest([dd.DescribeDelegationTokenOwner("User", x) for x in names])
 
 
 def acl_creation(client: str, operation: int, kind: int, name: str) -> ca.AclCreation:
+    """Return an ACL that allows a user an operation on a resource."""
     return ca.AclCreation(kind, name, 3, f"User:{client}", "*", operation, 3)
 
 
@@ -203,6 +205,7 @@ async def _renew_and_expire(talk: TokenSession, made: cd.CreateDelegationTokenRe
 
 
 def token_login(made: Any, mechanism: str = "SCRAM-SHA-256", **other: str) -> SaslLogin:
+    """Return the login with a delegation token."""
     from base64 import b64encode
 
     password = other.get("password", b64encode(made.hmac).decode())
