@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from bench.produce import cpu_s
 from bench.request_counts import CountingProxy
+from compat_tests.support.jars import jars
 from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, free_port
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
@@ -79,8 +80,6 @@ def spark_read(bootstrap: str, topics: str) -> None:
     They are the number of records, and the seconds by the clock and of CPU of Spark's JVM.
     """
     from pyspark.sql import SparkSession
-
-    from compat_tests.support.jars import jars
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (

@@ -12,6 +12,10 @@ from pathlib import Path
 import grimp
 import pytest
 
+from ottla.env.memory_disk import MemoryDisk
+from ottla.log.log_config import LogConfig
+from ottla.log.recovery.log_loader import create_log
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 MAX_FILE_LINES = 400
@@ -148,10 +152,6 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def log_attributes() -> set[str]:
-    from ottla.env.memory_disk import MemoryDisk
-    from ottla.log.log_config import LogConfig
-    from ottla.log.recovery.log_loader import create_log
-
     disk = MemoryDisk(random.Random(0), lambda: 0).session()
     log = create_log(disk, "/t-0", "t", 0, bytes(16), LogConfig(), 0)
     return {*vars(log), *vars(log.segments), *log.flush_state.__slots__}

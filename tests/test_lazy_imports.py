@@ -1,14 +1,20 @@
-"""Imports: at the top of the module, or with the measured cost beside them.
+"""Imports: at the top of the module, or in product code with the measured cost beside them.
 
-Product code only: imports of tests cost a node no time. `devtools.lazy_imports` measures the costs.
+`devtools.lazy_imports` measures the costs. Tests and tools import the packages at the top: they cost a node no time.
 """
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from devtools.lazy_imports import ROOT, find_lazy_imports, product_files
+from devtools.prose import files
 
+OWN = ("ottla", "sim", "compat_tests", "bench", "devtools", "spark_it", "tests")
+IMPORT_CYCLES = {"compat_tests/cluster/test_mixed_cluster.py": "its campaign imports from it"}
+"""Modules outside the product that import a module of ours in a function, with the reason."""
 PATH = ROOT / "broker" / "node.py"
 LAZY = "# lazy: 1.5 ms, 60 kB"
 
@@ -22,6 +28,34 @@ def test_function_level_imports_have_their_measured_cost_in_a_comment() -> None:
     for path in product_files():
         found += [each.place for each in find_lazy_imports(path, path.read_text()) if each.comment is None]
     assert not found, f"import at the top of the module, or run python -m devtools.lazy_imports --write: {found}"
+
+
+def imports_in_functions(text: str) -> list[int]:
+    """Return the lines of imports of our packages in functions, without those that state their cost."""
+    lines = text.split("\n")
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found = set()
+    for node in [each for function in functions for each in ast.walk(function)]:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            name = (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+            if name.split(".")[0] in OWN and "# lazy: " not in lines[node.lineno - 2]:
+                found.add(node.lineno)
+    return sorted(found)
+
+
+def test_modules_outside_the_product_import_our_packages_at_the_top() -> None:
+    product = {path.resolve() for path in product_files()}
+    found = {}
+    for name in files(".py"):
+        if (ROOT / name).resolve() not in product and name not in IMPORT_CYCLES:
+            found[name] = imports_in_functions((ROOT / name).read_text())
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_imports_in_functions_returns_lines_of_our_packages() -> None:
+    text = "import ottla\ndef f():\n    import json\n    from sim import engine\n    async def g(): import ottla.wire\n"
+    assert imports_in_functions(text) == [4, 5]
+    assert imports_in_functions("def f():\n    # lazy: 1 ms, 2 kB\n    import ottla.wire\n") == []
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from ottla.broker.groups.replay import REPLAYS
 from ottla.broker.observability.metric_families import FAMILIES
 from ottla.broker.quotas.client_quotas import QuotaManagers
 from ottla.broker.tests.connection_fixture import ConnectionEnv
+from ottla.controller.config import config_keys
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import (
     AUTHORIZER_KEYS,
@@ -125,8 +126,6 @@ def pattern_of(node: ast.JoinedStr) -> str:
 
 def constant_of(name: str) -> str:
     """Return the name of the constant in the module of own keys that has the value; empty if there is none."""
-    from ottla.controller.config import config_keys
-
     return next((key for key, value in vars(config_keys).items() if value == name and key.isupper()), "")
 
 

@@ -13,7 +13,7 @@ from ottla.broker.coordinator.runtime import java_string_hash, partition_for_key
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.requests.purgatory import DelayedOperation, Purgatory
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
-from ottla.controller.config.config_keys import GROUP_KEYS, TOPIC_KEYS
+from ottla.controller.config.config_keys import GROUP_KEYS, TOPIC_KEYS, check_value
 from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.job import run_to_end
 
@@ -34,8 +34,6 @@ def test_config_keys_have_the_number_of_kafkas() -> None:
 
 
 def test_default_config_values_are_valid() -> None:
-    from ottla.controller.config.config_keys import check_value
-
     for key in [*TOPIC_KEYS.values(), *GROUP_KEYS.values()]:
         if key.default is not None:
             assert check_value(key, key.default) is None, key

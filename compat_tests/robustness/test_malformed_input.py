@@ -14,6 +14,7 @@ from compat_tests.support.processes import OTTLA, OttlaProcess
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.cluster import ClusterNode
 from ottla.wire.api_keys import ApiKey
+from ottla.wire.framing import encode_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 
@@ -123,8 +124,6 @@ def test_responses_unread_by_client_use_bounded_memory(node: OttlaProcess) -> No
 
 @pytest.mark.behaviour("P-6")
 def test_pipelined_requests_get_responses_in_order(node: OttlaProcess) -> None:
-    from ottla.wire.framing import encode_request
-
     peer = RawClient(node.port)
     frames = [encode_request(ApiKey.METADATA, 9, n, "p", MetadataRequest(None)) for n in range(200)]
     peer.sock.sendall(b"".join(frames))

@@ -21,7 +21,7 @@ from compat_tests.security.kdc import MISSING_PROGRAMS, SKEW_S, KerberosRealm
 from compat_tests.security.secure_listeners import KafkaWithListeners, OttlaWithListeners, listener_settings
 from compat_tests.support.jars import classpath, jars
 from compat_tests.support.raw_client import RawClient
-from ottla.broker.security.authn.tests.test_kerberos_name_rules import CLASSES, NAMES, RULES
+from ottla.broker.security.authn.tests.test_kerberos_name_rules import CLASSES, NAMES, RULES, made
 from ottla.runtime.tests.certificate_authority import CertificateAuthority
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -293,8 +293,6 @@ def test_kerberos_login_results_equal_kafka(
 
 
 def test_kerberos_name_rules_equal_kafka(tmp_path: Path) -> None:
-    from ottla.broker.security.authn.tests.test_kerberos_name_rules import made
-
     jars("kafka")
     table = tmp_path / "rows"
     rows = [*((rules, name) for rules in RULES for name in NAMES), *((rules, name) for rules, name, _ in CLASSES)]

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from compat_tests.support.processes import KafkaProcess
 from compat_tests.vs_kafka.answer_comparison import (
     MAY_DIFFER,
     AllAnswers,
@@ -67,8 +68,6 @@ def load_recording() -> dict[str, Any]:
 
 def main() -> None:
     """Run the script with Kafka, and write the recording."""
-    from compat_tests.support.processes import KafkaProcess
-
     with tempfile.TemporaryDirectory() as folder, KafkaProcess(Path(folder) / "kafka") as kafka:
         answer = build_recording(collect_all_answers(kafka.port))
     encoded = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))

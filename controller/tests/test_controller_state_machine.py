@@ -26,6 +26,7 @@ from ottla.env.memory_disk import MemoryDisk
 from ottla.jobs.job import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsRequestDirectoryData,
@@ -255,8 +256,6 @@ def test_controlled_shutdown_elects_another_replica() -> None:
 
 @pytest.mark.behaviour("P-82", "R-303")
 def test_allocate_producer_ids_returns_blocks_of_1000() -> None:
-    from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-
     controller = machine()
     epoch = controller.image.brokers[1].broker_epoch
     starts = [submit(controller, AllocateProducerIdsRequest(1, epoch)).producer_id_start for _ in range(3)]

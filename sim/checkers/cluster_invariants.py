@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.controller.config.config_validation import MIN_ISR
-from ottla.controller.metadata.image import RESOURCE_BROKER
+from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 
 if TYPE_CHECKING:
     from ottla.broker.components.broker_components import BrokerComponents
     from ottla.controller.metadata.delta import MetadataDelta
-    from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
+    from ottla.controller.metadata.image import PartitionRegistration
     from ottla.controller.raft.state_machine.log_summary import LogSummary
     from sim.engine.simulation import Simulation
 
@@ -223,8 +223,6 @@ def leader_epoch_at(chain: LogSummary, offset: int) -> int | None:
 
 def newest_image(living: LiveNodes) -> MetadataImage:
     """Return the metadata image with the highest offset on a running node; an empty one without nodes."""
-    from ottla.controller.metadata.image import MetadataImage
-
     return max((x.controller.image for x in living.values()), key=lambda x: x.offset, default=MetadataImage())
 
 

@@ -11,6 +11,8 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember as Consumer
 from ottla.broker.groups.expiration import expire_groups_and_offsets
 from ottla.broker.groups.state_machine import DeleteGroup, DeleteOffsets
 from ottla.broker.groups.tests.pending_offsets_fixture import PendingOffsetsNode
@@ -110,9 +112,6 @@ def test_pending_offsets_prevent_expiration_of_offset_and_group() -> None:
 
 @pytest.mark.behaviour("C-154")
 def test_txn_offset_commit_checks_epoch_of_consumer_group_member() -> None:
-    from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-    from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember as Consumer
-
     fixture = PendingOffsetsNode()
 
     async def scenario() -> None:

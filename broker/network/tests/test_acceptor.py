@@ -13,6 +13,7 @@ import trio.testing
 
 from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.network.acceptor import Acceptor
+from ottla.broker.network.tests.test_secure_connection import listener_security
 from ottla.broker.observability.request_observers import ALL_APIS, PreparedRequestCounts
 from ottla.broker.requests.peer import ANONYMOUS, Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
@@ -194,8 +195,6 @@ def test_negative_max_idle_ms_closes_no_connection(monkeypatch: pytest.MonkeyPat
 
 
 def test_unauthenticated_connection_is_closed_without_idle_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ottla.broker.network.tests.test_secure_connection import listener_security
-
     fixture = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
 
     async def run() -> None:

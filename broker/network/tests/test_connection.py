@@ -19,6 +19,7 @@ from ottla.jobs.supervision import is_broken_invariant
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 
 BEAT = ApiKey.HEARTBEAT
@@ -74,7 +75,6 @@ def test_earlier_responses_are_sent_while_a_handler_waits(fixture: DispatcherFix
         return HeartbeatResponse()
 
     fixture.serve(ApiKey.LIST_GROUPS, lambda context, request: job_of(later()))
-    from ottla.wire.messages.list_groups import ListGroupsRequest
 
     stream.send_bytes(beat(1) + beat(2) + frame(ApiKey.LIST_GROUPS, 0, 3, ListGroupsRequest()))
     stream.disconnect()

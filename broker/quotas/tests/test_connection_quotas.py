@@ -16,6 +16,7 @@ from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.config.reconfiguration import validate_reconfiguration
 from ottla.broker.config.startup_checks import check_startup_values
+from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas, normalize_host, parse_overrides
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
@@ -209,8 +210,6 @@ class ConnectionQuotaNode:
         endpoints._limit_connections(self.fixture.env, made, self.acceptors, "A")  # type: ignore[arg-type]
 
     def _acceptor(self, name: str) -> Acceptor:
-        from ottla.broker.dispatch.dispatcher import Dispatcher
-
         return Acceptor(Dispatcher(self.fixture.services, self.fixture.apis, name))
 
     async def come(self, name: str = "A", host: str = HOST, count: int = 1) -> list[ClientStream]:

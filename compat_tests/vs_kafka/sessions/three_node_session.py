@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from compat_tests.support.raw_client import RawClient, wait_until, wait_until_brokers_current
 from compat_tests.vs_kafka.sessions.api_session import batch
+from compat_tests.vs_kafka.sessions.quorum_session import quorum, registration
 from ottla.tools.dump import to_json_value
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID, Message
@@ -375,8 +376,6 @@ def refused_isr_changes(three: ThreeNodeSession) -> None:
 
 def run_session(nodes: Sequence[NodePorts]) -> list[RecordedAnswer]:
     """Run the session with three nodes; return the responses."""
-    from compat_tests.vs_kafka.sessions.quorum_session import quorum, registration
-
     three = ThreeNodeSession(nodes)
     try:
         for part in _parts(quorum, registration):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.log.cleaner import compaction
 from ottla.log.cleaner.cleaned_transaction_metadata import CleanedTransactionMetadata, control_batch_type
 from ottla.log.cleaner.compaction import (
     CLEANED_FILE_SUFFIX,
@@ -351,7 +352,6 @@ def test_compaction_pass_ends_where_offset_map_is_full(keys: int, end: int) -> N
     assert found is not None
     plan = plan_compaction(found, NOW, 0)
     sources = [LogSegment.load(log.disk, plan.directory, base, plan.config) for base in plan.base_offsets]
-    import ottla.log.cleaner.compaction as module
 
     class Small(OffsetMap):
         def __init__(self, _: int) -> None:
@@ -366,11 +366,11 @@ def test_compaction_pass_ends_where_offset_map_is_full(keys: int, end: int) -> N
             self.offsets[key] = offset
             return True
 
-    real, module.OffsetMap = module.OffsetMap, Small  # type: ignore[misc]
+    real, compaction.OffsetMap = compaction.OffsetMap, Small  # type: ignore[misc]
     try:
         made = build_offset_map(plan, sources, CleanerStats())
     finally:
-        module.OffsetMap = real  # type: ignore[misc]
+        compaction.OffsetMap = real  # type: ignore[misc]
     assert made.latest_offset == end - 1
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.env.disk import File
 from ottla.env.memory_disk import DiskSession
+from ottla.log.directory import offline_check
 from ottla.log.directory.offline_check import PartitionReport
 from ottla.log.recovery.dry_run_disk import DryRunDisk
 from ottla.log.recovery.log_loader import open_log
@@ -101,6 +102,4 @@ class CloseCountingFile:
 
 
 def check_one(disk: DiskSession, path: str) -> list[PartitionReport]:
-    from ottla.log.directory import offline_check
-
     return [offline_check._check_partition(DryRunDisk(disk), path, "t", 0, NOW, deep=True)]

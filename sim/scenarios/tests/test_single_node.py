@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 
+from sim.scenarios.single_node import simulate_node
 from sim.tests.seeded_faults.seeded_node import CI_FAULTS, SEEDED_FAULTS
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -73,8 +74,6 @@ def test_planted_bug_in_node_is_found(bug: str) -> None:
 def test_simulation_calls_no_clock_random_or_disk_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     import random
     import time
-
-    from sim.scenarios.single_node import simulate_node
 
     def forbidden(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def raise_it(*arguments: Any, **more: Any) -> Any:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from sim.scenarios.cluster import simulate_cluster
+from sim.scenarios.quorum import simulate_quorum
 from sim.tests.seeded_faults import controller_faults as control
 from sim.tests.seeded_faults import node_faults as node
 from sim.tests.seeded_faults import quorum_faults as quorum
@@ -125,9 +127,6 @@ RARE_FAULTS = {"join-before-the-epoch-began": "who joins fetches on, and has the
 def main(name: str) -> int:
     """Plant one fault and run seeds."""
     import logging
-
-    from sim.scenarios.cluster import simulate_cluster
-    from sim.scenarios.quorum import simulate_quorum
 
     logging.disable(logging.CRITICAL)
     plant = SEEDED_FAULTS[name]

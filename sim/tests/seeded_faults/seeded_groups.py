@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from sim.scenarios.single_node import simulate_node
 from sim.tests.seeded_faults import group_faults as bugs
 from sim.tests.seeded_faults.seeding import SeededFault, run_until_detected
 
@@ -51,8 +52,6 @@ CI_FAULTS = ("lend-what-is-lent",)
 def main(name: str) -> int:
     """Plant one fault and run seeds."""
     import logging
-
-    from sim.scenarios.single_node import simulate_node
 
     logging.disable(logging.CRITICAL)
     plant = SEEDED_FAULTS[name]

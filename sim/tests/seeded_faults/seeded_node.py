@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from sim.scenarios.single_node import simulate_node
 from sim.tests.seeded_faults import node_faults as bugs
 from sim.tests.seeded_faults.seeding import SeededFault, run_test, run_until_detected
 
@@ -73,8 +74,6 @@ def main(name: str) -> int:
     It is 0 also if the test fails, as it should, and 1 if it passes.
     """
     import logging
-
-    from sim.scenarios.single_node import simulate_node
 
     logging.disable(logging.CRITICAL)
     plant = SEEDED_FAULTS[name]

@@ -15,7 +15,7 @@ from ottla.wire.codec.interpreter import spec_of
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.messages.catalogue import all_messages
-from ottla.wire.messages.fetch import FetchRequest, FetchResponse
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import ProduceResponse
 from ottla.wire.tests.random_messages import random_message
@@ -133,7 +133,6 @@ def test_decode_unknown_tags_are_skipped() -> None:
 def test_encode_record_data_is_not_copied() -> None:
     response = FetchResponse()
     data = memoryview(b"x" * 1000)
-    from ottla.wire.messages.fetch import FetchableTopicResponse, PartitionData
 
     response.responses = [FetchableTopicResponse("t", partitions=[PartitionData(records=data)])]
     assert any(chunk is data for chunk in compiler.encode_chunks(response, 12))

@@ -24,6 +24,7 @@ from ottla.wire.record_batch.batch_header import (
     set_max_timestamp,
 )
 from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.legacy_records import parse_any_header
 from ottla.wire.record_batch.tests import test_incremental_parser, test_legacy_records
 
 
@@ -125,7 +126,6 @@ def test_check_records_offset_delta_gap_raises_wire_error() -> None:
 
 def test_iterate_records_old_format_reads_message_at_its_position() -> None:
     one, two = test_legacy_records.message(5, b"k", b"v"), test_legacy_records.message(6, None, b"w")
-    from ottla.wire.record_batch.legacy_records import parse_any_header
 
     header = parse_any_header(one + two, len(one))
     assert [(x.offset, x.value) for x in records.iterate_records(one + two, header, len(one))] == [(6, b"w")]
@@ -265,7 +265,6 @@ def test_timestamp_jobs_pause_every_2000_records() -> None:
     assert run_and_count_pauses(records.find_max_timestamp_job(raw, header)) == ((6000, 6000), 3)
     assert run_and_count_pauses(records.find_first_by_timestamp_job(raw, header, 6000, 0)) == ((6000, 6000), 3)
     old = test_legacy_records.message(5, b"k", b"v", time=7)
-    from ottla.wire.record_batch.legacy_records import parse_any_header
 
     assert run_and_count_pauses(records.find_max_timestamp_job(old, parse_any_header(old)))[0] == (5, 7)
 

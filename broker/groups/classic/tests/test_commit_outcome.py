@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.coordinator.events import RequestDisconnected, ShardLoaded, ShardUnloaded
 from ottla.broker.groups.classic.classic_group import ClassicGroupState
+from ottla.broker.groups.classic.rebalance import LeaderAssignment
 from ottla.broker.groups.classic.tests.test_group_rules import in_state, leave
 from ottla.broker.groups.classic.tests.test_groups import GroupShardFixture, stable
 from ottla.wire.errors import ErrorCode
@@ -105,8 +106,6 @@ def test_sync_group_assignment_committed_after_generation_ended_is_ignored(error
 
 
 def _assigned(generation: int) -> Any:
-    from ottla.broker.groups.classic.rebalance import LeaderAssignment
-
     return LeaderAssignment("g", generation, {})
 
 

@@ -9,6 +9,7 @@ import trio
 
 from ottla.broker.handlers.transactions import write_txn_markers
 from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual
+from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import UNVERIFIED_TXN, make_transactional_batch
 from ottla.wire.api_keys import ApiKey
@@ -98,8 +99,6 @@ def test_write_txn_markers_returns_result_per_producer_and_partition() -> None:
 
 def replicated_fixture(min_isr: int = 1, isr: tuple[int, ...] = (1, 2)) -> HandlerFixture:
     from dataclasses import replace
-
-    from ottla.log.log_config import LogConfig
 
     fixture = HandlerFixture(request_timeout_ms="3000")
     fixture.hosted.host("t", isr=isr, replicas=(1, 2), settings=replace(LogConfig(), min_insync_replicas=min_isr))
