@@ -1,8 +1,7 @@
 """Random test of a cluster: the same steps for our controller's rules and for Kafka's classes.
 
-Every step must create the same records and the same response on both sides. Known differences are corrected between two
-steps: a broker in controlled shutdown keeps its session, as in Kafka; the order of fencing stale brokers is Kafka's;
-Kafka fences a fenced broker again when its session ends.
+Every step must create equal records and responses. Known differences are corrected between two steps: a broker in
+controlled shutdown keeps its session; stale brokers are fenced in Kafka's order, and again when their session ends.
 """
 
 from __future__ import annotations
@@ -371,11 +370,9 @@ class ControllerRandomTest:
         known = self.image.brokers.get(broker)
         if known is None:
             return
-        where = directory(broker, rng.randrange(3))
-        rows = [
-            ad.AssignReplicasToDirsRequestTopicData(topic_id, [ad.AssignReplicasToDirsRequestPartitionData(number)])
-        ]
-        dirs = [ad.AssignReplicasToDirsRequestDirectoryData(where, rows)]
+        partitions = [ad.AssignReplicasToDirsRequestPartitionData(number)]
+        topics = [ad.AssignReplicasToDirsRequestTopicData(topic_id, partitions)]
+        dirs = [ad.AssignReplicasToDirsRequestDirectoryData(directory(broker, rng.randrange(3)), topics)]
         self.compare_request(ad.AssignReplicasToDirsRequest(broker, known.broker_epoch, dirs))
 
     def unregister(self) -> None:
