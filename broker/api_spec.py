@@ -45,7 +45,7 @@ class RequestRule(NamedTuple):
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """Permissions that the rule checks."""
+        """Permission on the cluster, or on the resource in `field`."""
         return (Permission(self.operation, self.resource),)
 
 
@@ -68,7 +68,7 @@ class ResourceRule(NamedTuple):
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """Permissions that the rule checks."""
+        """Permission on each resource, after that of `cluster_operation`, if there is one, on the cluster."""
         each = Permission(self.operation, self.resource)
         if self.cluster_operation is None:
             return (each,)
@@ -85,7 +85,7 @@ class ConfigResourceRule(NamedTuple):
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """Permissions that the rule checks."""
+        """Permissions on topics, the cluster and groups."""
         kinds = ResourceType.TOPIC, ResourceType.CLUSTER, ResourceType.GROUP
         return tuple(Permission(self.operation, kind) for kind in kinds)
 

@@ -12,6 +12,7 @@ import ottla
 from ottla.wire.errors import ErrorCode
 
 PACKAGES = Path(ottla.__file__).parent
+"""Folder with links to all packages."""
 
 
 class LoggedEvent(NamedTuple):
@@ -45,6 +46,10 @@ EVENTS = (
         "broker/replication/fetcher/replica_fetcher.py",
         "AbstractFetcherThread.scala",
     ),
+    LoggedEvent("under-replicated-partitions", "cli/kafka_tools/kafka_topics.py", "TopicCommand.java"),
+    LoggedEvent("only under-replicated partitions", "cli/kafka_tools/kafka_topics.py", "TopicCommand.java"),
+    LoggedEvent("_underreplicatedpartitions", "broker/observability/partition_metrics.py", "ReplicaManager.scala"),
+    LoggedEvent(" under-replicated partitions", "console/pages/overview.py", "TopicCommand.java"),
     LoggedEvent("Corruption found in segment ", "log/recovery/log_loader.py", "LogLoader.java"),
     LoggedEvent(", truncating to offset ", "log/recovery/log_loader.py", "LogLoader.java"),
     LoggedEvent("Found a corrupted index file", "log/recovery/log_loader.py", "LogLoader.java"),

@@ -142,7 +142,8 @@ def _decode_inner_response(request_frame: Buffer, data: bytes) -> Job[Message]:
     try:
         header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), data)
         if header.correlation_id != request.correlation_id:
-            raise WireError(f"answer {header.correlation_id} to request {request.correlation_id}")
+            ids = f"response ({header.correlation_id}) does not match request ({request.correlation_id})"
+            raise WireError(f"Correlation id for {ids}")
         steps = compiler.decode_job(
             response_class(key), version, data, pos, DecodeBudget(_RESPONSE_BUDGET_BYTES, keeps=True)
         )

@@ -269,7 +269,8 @@ class TopicBasedRemoteLogMetadataManager:
                 await self._reset(leader, part)
             elif read.error_code:
                 is_ok = False
-                logger.debug("Reading %s-%d: %s", REMOTE_LOG_METADATA_TOPIC, part.number, read.error_code.name)
+                error = read.error_code.name
+                logger.debug("Reading %s-%d failed, retrying: %s", REMOTE_LOG_METADATA_TOPIC, part.number, error)
             else:
                 await self._replay(part, read)
         return is_ok

@@ -184,7 +184,7 @@ def _acknowledge_batch(
         first <= last and not share.split_runs_at(batch, begins, MAX_SHARE_BATCH_CUTS)
     ):
         raise ProtocolError(
-            ErrorCode.INVALID_REQUEST, f"Batches of the partition are cut more than {MAX_SHARE_BATCH_CUTS} times."
+            ErrorCode.INVALID_REQUEST, f"Too many divisions of in-flight batches: limit {MAX_SHARE_BATCH_CUTS}."
         )
     for run in batch.runs(first, last):
         _apply_acknowledge_type(share, one.type_at(run.first_offset), batch, run, changes, now_ms)

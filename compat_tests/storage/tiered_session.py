@@ -219,7 +219,7 @@ class TieredSession(ScenarioSession):
             if excess < size:
                 return base
             excess -= size
-        raise AssertionError("the active segment stays")
+        raise AssertionError(f"No segment remains: {excess} bytes above local retention")
 
     def _add_partition(self, producer_id: int, producer_epoch: int) -> bool:
         topics = [ap.AddPartitionsToTxnTopic(TXN_TOPIC, [0])]

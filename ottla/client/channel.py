@@ -139,7 +139,9 @@ class Channel:
             self.traffic.response_bytes += FRAME_SIZE_BYTES + len(received)
             header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), received)
             if header.correlation_id != number:
-                raise WireError(f"answer {header.correlation_id} to request {number}")
+                raise WireError(
+                    f"Correlation id for response ({header.correlation_id}) does not match request ({number})"
+                )
             return compiler.decode(response_class(key), version, received, pos)[0]
         except BaseException:
             self.close()  # the next bytes may belong to this request's response

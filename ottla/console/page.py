@@ -118,7 +118,7 @@ def split_entries(text: str, most: int, name: str) -> list[str]:
     parts = text.split("\n", 2 * most)
     lines = [line.rstrip("\r") for line in parts[: 2 * most] if line.strip()]
     if len(parts) > 2 * most or len(lines) > most:
-        raise InvalidInput(f"{name}: at most {most}")
+        raise InvalidInput(f"too many {name} (limit {most})")
     return lines
 
 

@@ -44,7 +44,7 @@ class ServiceNotifier:
             ) as sender:
                 sender.sendto(state.encode(), self._address)
         except OSError as error:
-            logger.warning("cannot notify systemd at %s: %s", self._address.replace("\0", "@"), error.strerror or error)
+            logger.warning("Cannot notify systemd at %s: %s", self._address.replace("\0", "@"), error.strerror or error)
 
     async def run_watchdog(self) -> None:
         """Send ``WATCHDOG=1`` at each interval, as long as the event loop runs; return at once without a watchdog."""

@@ -49,9 +49,9 @@ LIMIT = 14_000
 SLICE = 3_000
 """Calls and returns after which a `TimeSlice` yields: they stand for 10 ms."""
 TIMES = 3
-"""Factor on the number of elements for cases above `LIMIT`: the calls must not grow by ..."""
+"""Factor on the number of elements for cases above `LIMIT`; their calls must not grow by `MOST_GROWTH`."""
 MOST_GROWTH = 1.5
-"""... this factor or more."""
+"""Factor from which the growth of the calls is an error."""
 SETTINGS = {
     **SHARED_SETTINGS,
     "process.roles": "broker,controller",

@@ -145,7 +145,7 @@ class SimClient:
                     self._led_under[topic, row.partition_index] = row.leader_epoch
         address = self._leaders.get((topic, partition))
         if address is None:
-            raise RetriableError("nobody leads it")
+            raise RetriableError(f"No leader: {topic}-{partition}")
         return address
 
     def leader_epoch(self, topic: str, partition: int) -> int:

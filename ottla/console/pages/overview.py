@@ -122,7 +122,7 @@ def find_warnings(page: PageRequest, state: ClusterState, counts: TopicTotals) -
         )
     if counts.under_replicated:
         yield ClusterWarning(
-            f"{counts.under_replicated} partitions have replicas that are not in sync.",
+            f"{counts.under_replicated} under-replicated partitions: not all replicas are in sync.",
             "Start the brokers that are down; see the logs of brokers that are alive.",
         )
     for broker in state.cluster.brokers:

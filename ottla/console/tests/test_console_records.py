@@ -232,7 +232,7 @@ def test_export_is_imported_again(running: ConsoleFixture, browser: Browser) -> 
         ("nonsense", "line 1: JSON object expected"),
         ('{"value": "a"}\n{"amount": "a"}', "line 2: unknown field: amount"),
         ('{"partition": 7}', "line 1: the topic has no partition 7"),
-        ("{}\n" * 1001, "lines: at most 1000"),
+        ("{}\n" * 1001, "too many lines (limit 1000)"),
     ],
 )
 def test_invalid_import_appends_nothing(browser: Browser, lines: str, problem: str) -> None:

@@ -42,7 +42,7 @@ def test_notify_without_service_manager_is_no_error(caplog: pytest.LogCaptureFix
     ServiceNotifier({}).notify("READY=1")
     assert not caplog.messages
     ServiceNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).notify("READY=1")
-    assert caplog.messages == [f"cannot notify systemd at {tmp_path / 'gone'}: No such file or directory"]
+    assert caplog.messages == [f"Cannot notify systemd at {tmp_path / 'gone'}: No such file or directory"]
 
 
 def test_notify_at_too_long_address_names_the_cause(caplog: pytest.LogCaptureFixture) -> None:

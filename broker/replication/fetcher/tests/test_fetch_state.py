@@ -276,7 +276,7 @@ def test_incremental_response_may_contain_all_session_partitions() -> None:
 
 
 def test_delayed_partition_is_forgotten_and_added_again() -> None:
-    """R-314."""
+    """The session does not have it meanwhile (R-314)."""
     ours = open_session(A, B)
     ours.process_response(answer(session=9), 0)
     ours.delay(B, 0)
