@@ -308,8 +308,6 @@ def test_throttled_fetch_returns_no_records_and_is_not_counted() -> None:
     assert fixture.quotas.max_fetch_bytes(user, "other", 10**6) == 10**6
 
 
-# ---------------------------------------------------------------- quota entities (99, 347)
-
 NAMED: dict[str, dict[str, str | None]] = {
     "user and client": {"user": "u", "client_id": "c"},
     "user and any client": {"user": "u", "client_id": None},
