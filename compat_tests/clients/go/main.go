@@ -1,5 +1,5 @@
 // franz-go, sarama and segmentio/kafka-go.
-// compat CLIENT all BOOTSTRAP TOPIC GROUP: write with each codec, read it all back, print one line of JSON.
+// compat CLIENT all BOOTSTRAP TOPIC GROUP: write with each codec, read all records back, print one line of JSON.
 // compat CLIENT member BOOTSTRAP TOPIC GROUP: read as a member of a group until killed, a line for each record.
 // compat franz-go new-member|sharer BOOTSTRAP TOPIC GROUP: the same in a group of KIP-848, and in a share group.
 // compat CLIENT transactions BOOTSTRAP TOPIC ID: transactions.go; one line of JSON.
@@ -127,9 +127,9 @@ func franz(ctx context.Context, bootstrap, topic, group string) result {
 	ends.Each(func(o kadm.ListedOffset) { out.End += o.Offset })
 	_, err = admin.DeleteTopics(ctx, bigTopic)
 	check(err)
-	left, err := admin.ListTopics(ctx)
+	remaining, err := admin.ListTopics(ctx)
 	check(err)
-	out.Deleted = !left.Has(bigTopic)
+	out.Deleted = !remaining.Has(bigTopic)
 	consumer.Close()
 	base.Close()
 	return out
@@ -144,7 +144,7 @@ func franzMember(ctx context.Context, bootstrap, topic, group string) {
 	}
 }
 
-// franzNewMember is in a group of the protocol of KIP-848.
+// franzNewMember consumes as a member of a consumer group (KIP-848).
 func franzNewMember(ctx context.Context, bootstrap, topic, group string) {
 	consumer, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
@@ -154,7 +154,7 @@ func franzNewMember(ctx context.Context, bootstrap, topic, group string) {
 	}
 }
 
-// franzSharer is in a share group: it has the locks of what it gets renewed, and then accepts it.
+// franzSharer consumes as a member of a share group: renews the acquisition locks, then accepts the records.
 func franzSharer(ctx context.Context, bootstrap, topic, group string) {
 	consumer, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ShareGroup(group), kgo.ConsumeTopics(topic))
 	check(err)
@@ -162,7 +162,7 @@ func franzSharer(ctx context.Context, bootstrap, topic, group string) {
 		records := consumer.PollFetches(ctx).Records()
 		consumer.MarkAcks(kgo.AckRenew, records...)
 		check(consumer.FlushAcks(ctx))
-		for _, r := range records { // before they are accepted: who is killed between the two has them told twice, not never
+		for _, r := range records { // printed before they are accepted: a member killed in between prints them twice instead of never
 			fmt.Println(r.Partition, string(r.Value))
 		}
 		consumer.MarkAcks(kgo.AckAccept, records...)
@@ -237,8 +237,8 @@ func saramaClient(ctx context.Context, bootstrap, topic, group string) result {
 	consumer, err := sarama.NewConsumerGroup([]string{bootstrap}, group, saramaConfig())
 	check(err)
 	got := make(chan [4]any)
-	take := func(m *sarama.ConsumerMessage) { got <- seen(m.Key, m.Value, m.Headers[0].Value, m.Timestamp) }
-	go func() { check(consumer.Consume(ctx, []string{topic}, handler{take})) }()
+	deliver := func(m *sarama.ConsumerMessage) { got <- seen(m.Key, m.Value, m.Headers[0].Value, m.Timestamp) }
+	go func() { check(consumer.Consume(ctx, []string{topic}, handler{deliver})) }()
 	for len(out.Got) < count*len(out.Codecs) {
 		out.Got = append(out.Got, <-got)
 	}
@@ -259,10 +259,10 @@ func saramaClient(ctx context.Context, bootstrap, topic, group string) result {
 	out.State = described[0].State
 	check(consumer.Close())
 	check(admin.DeleteTopic(bigTopic))
-	left, err := admin.ListTopics()
+	remaining, err := admin.ListTopics()
 	check(err)
-	_, there := left[bigTopic]
-	out.Deleted = !there
+	_, exists := remaining[bigTopic]
+	out.Deleted = !exists
 	check(admin.Close())
 	return out
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// What is done is in compat_tests/transactions/test_client_transactions.py.
+// Result of the steps in compat_tests/transactions/test_client_transactions.py.
 type outcome struct {
 	Fenced      bool     `json:"fenced"`
 	Committed   []string `json:"read_committed"`
@@ -17,11 +17,11 @@ type outcome struct {
 }
 
 func hasBoth(seen []string) bool {
-	there := map[string]bool{}
+	present := map[string]bool{}
 	for _, value := range seen {
-		there[value] = true
+		present[value] = true
 	}
-	return there["e0"] && there["e1"]
+	return present["e0"] && present["e1"]
 }
 
 func franzTransactions(ctx context.Context, bootstrap, topic, id string) outcome {
@@ -59,7 +59,7 @@ func franzTransactions(ctx context.Context, bootstrap, topic, id string) outcome
 		check(plain.EndTransaction(ctx, kgo.TransactionEndTry(value == "a")))
 	}
 	plain.Close()
-	// It commits the positions of what it has polled: the two records of a.
+	// The session commits the offsets of the polled records: the two of transaction a.
 	first, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(bootstrap), kgo.TransactionalID(id), manual, kgo.ConsumerGroup(id),
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets())
@@ -120,12 +120,12 @@ func saramaTransactions(_ context.Context, bootstrap, topic, id string) outcome 
 		check(err)
 		var seen []string
 		for partition := int32(0); partition < 2; partition++ {
-			one, err := reader.ConsumePartition(topic, partition, sarama.OffsetOldest)
+			partitionConsumer, err := reader.ConsumePartition(topic, partition, sarama.OffsetOldest)
 			check(err)
 			for last := fmt.Sprintf("e%d", partition); len(seen) == 0 || seen[len(seen)-1] != last; {
-				seen = append(seen, string((<-one.Messages()).Value))
+				seen = append(seen, string((<-partitionConsumer.Messages()).Value))
 			}
-			check(one.Close())
+			check(partitionConsumer.Close())
 		}
 		check(reader.Close())
 		sort.Strings(seen)

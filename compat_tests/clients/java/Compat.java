@@ -1,5 +1,5 @@
 // Kafka's own Java client.
-// Compat all BOOTSTRAP TOPIC GROUP: write with each codec, read it all back, print one line of JSON.
+// Compat all BOOTSTRAP TOPIC GROUP: write with each codec, read all records back, print one line of JSON.
 // Compat member BOOTSTRAP TOPIC GROUP: read as a member of a group until killed, a line for each record.
 // Compat new-member|sharer BOOTSTRAP TOPIC GROUP: the same in a group of KIP-848, and in a share group.
 import java.nio.charset.StandardCharsets;

@@ -1,5 +1,5 @@
 // Transactions of Kafka's own Java client: Transactions BOOTSTRAP TOPIC ID.
-// What is done is in compat_tests/transactions/test_client_transactions.py; printed is one line of JSON.
+// Steps: compat_tests/transactions/test_client_transactions.py. Prints one line of JSON.
 import java.time.Duration;
 import java.util.*;
 import org.apache.kafka.clients.consumer.*;

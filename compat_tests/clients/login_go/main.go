@@ -1,5 +1,5 @@
-// franz-go at listeners that ask who comes.
-// login CELLS: the file has a list of ways in; for each a line of JSON says whether it leads in, or the class of the error.
+// Authentication of franz-go at listeners with SASL and TLS.
+// login CELLS: CELLS is a JSON file with login methods; prints a line of JSON for each: "in" if authenticated, else the error.
 package main
 
 import (
@@ -97,7 +97,7 @@ func class(err error) string {
 	return fmt.Sprintf("%T", err)
 }
 
-func ask(c cell) string {
+func authenticate(c cell) string {
 	options := []kgo.Opt{kgo.SeedBrokers(c.Bootstrap), kgo.RequestRetries(0), kgo.DialTimeout(10 * time.Second)}
 	if c.CA != "" {
 		config, err := c.tls()
@@ -129,18 +129,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	said := make([]string, len(cells))
+	results := make([]string, len(cells))
 	var all sync.WaitGroup
 	for i := range cells {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			said[i] = ask(cells[i])
+			results[i] = authenticate(cells[i])
 		}()
 	}
 	all.Wait()
 	for i, c := range cells {
-		line, _ := json.Marshal([2]string{c.Name, said[i]})
+		line, _ := json.Marshal([2]string{c.Name, results[i]})
 		fmt.Println(string(line))
 	}
 }

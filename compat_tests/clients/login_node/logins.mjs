@@ -1,6 +1,6 @@
-// kafkajs at listeners that ask who comes.
-// node logins.mjs CELLS: the file has a list of ways in; for each a line of JSON says whether it leads in, or the class
-// of the error.
+// Authentication of kafkajs at listeners with SASL and TLS.
+// node logins.mjs CELLS: CELLS is a JSON file with login methods; prints a line of JSON for each: "in" if authenticated,
+// else the error.
 
 import { readFileSync } from 'node:fs'
 import { Kafka, logLevel } from 'kafkajs'
@@ -21,7 +21,7 @@ function settings (cell) {
   return out
 }
 
-async function ask (cell) {
+async function authenticate (cell) {
   const admin = new Kafka(settings(cell)).admin()
   try {
     await admin.connect()
@@ -29,7 +29,7 @@ async function ask (cell) {
     return 'in'
   } catch (error) {
     const cause = error.cause || error
-    // Which alert a refused certificate has is up to the TLS library of the other side.
+    // The alert for a rejected certificate depends on the TLS library of the broker.
     const code = String(cause.code || '').replace(/^ERR_SSL_.*_ALERT_.*/, 'an alert')
     return code ? `${error.name} ${code}` : error.name
   } finally {
@@ -38,6 +38,6 @@ async function ask (cell) {
 }
 
 const cells = JSON.parse(readFileSync(process.argv[2], 'utf-8'))
-const said = await Promise.all(cells.map(ask))
-cells.forEach((cell, i) => console.log(JSON.stringify([cell.name, said[i]])))
+const results = await Promise.all(cells.map(authenticate))
+cells.forEach((cell, i) => console.log(JSON.stringify([cell.name, results[i]])))
 process.exit(0)

@@ -65,7 +65,7 @@ def confluent(cell: Cell) -> str:
         except KafkaException:
             continue
         return "in"
-    return "nothing in time"
+    return "timeout"
 
 
 def context(cell: Cell) -> ssl.SSLContext | None:
@@ -176,7 +176,7 @@ def kcat(cell: Cell) -> str:
                 # The alert for a refused certificate depends on the TLS library of the other side.
                 words = re.sub(r" \(after .*|\S*\d\S*|(?<= alert ).*", "", found[1]).lower()
                 return UNTRUSTED if UNTRUSTED in words else re.sub(r"[^a-z]+", " ", words).strip()[:60]
-    return "in" if process.returncode == 0 else "nothing in time"
+    return "in" if process.returncode == 0 else "timeout"
 
 
 def main() -> None:

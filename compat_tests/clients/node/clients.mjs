@@ -1,5 +1,5 @@
 // kafkajs and @platformatic/kafka.
-// node clients.mjs CLIENT all BOOTSTRAP TOPIC GROUP: write with each codec, read it all back, print one line of JSON.
+// node clients.mjs CLIENT all BOOTSTRAP TOPIC GROUP: write with each codec, read all records back, print one line of JSON.
 // node clients.mjs CLIENT member BOOTSTRAP TOPIC GROUP: read as a member of a group until killed, a line for each record.
 
 const [client, mode, bootstrap, topic, group] = process.argv.slice(2)
@@ -21,8 +21,8 @@ function rows (codec) {
   return out
 }
 
-function within (ms, what) {
-  return setTimeout(() => { console.error(`not in time: ${what()}`); process.exit(1) }, ms)
+function within (ms, progress) {
+  return setTimeout(() => { console.error(`not in time: ${progress()}`); process.exit(1) }, ms)
 }
 
 async function kafkajs () {
@@ -94,7 +94,7 @@ async function platformatic () {
       await producer.send({ messages, compression, acks: -1 })
       used.push(compression)
     } catch (error) {
-      // Older Node.js versions have no zstd of their own.
+      // Older Node.js versions have no zstd.
       if (!error.errors?.some(e => e.code === 'PLT_KFK_UNSUPPORTED_COMPRESSION')) throw error
     }
     await producer.close()

@@ -1,5 +1,5 @@
 // Transactions of kafkajs: node kafkajs.cjs BOOTSTRAP TOPIC ID, which finds kafkajs by NODE_PATH.
-// What is done is in compat_tests/transactions/test_client_transactions.py; printed is one line of JSON.
+// Steps: compat_tests/transactions/test_client_transactions.py. Prints one line of JSON.
 
 const { Kafka, logLevel } = require('kafkajs')
 const [bootstrap, topic, id] = process.argv.slice(2)

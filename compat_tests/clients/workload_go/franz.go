@@ -22,9 +22,9 @@ const (
 var held sync.Map
 
 func errorName(err error) string {
-	var known *kerr.Error
-	if errors.As(err, &known) {
-		return known.Message
+	var kafkaError *kerr.Error
+	if errors.As(err, &kafkaError) {
+		return kafkaError.Message
 	}
 	return err.Error()
 }
@@ -50,7 +50,7 @@ func fill(pool []byte, index, size int) []byte {
 }
 
 func number(settings map[string]string, name string, use func(int)) {
-	if text, there := settings[name]; there {
+	if text, exists := settings[name]; exists {
 		value, err := strconv.Atoi(text)
 		if err != nil {
 			panic(err)
@@ -66,7 +66,7 @@ func produceOptions(job *Job) []kgo.Opt {
 	}
 	options := []kgo.Opt{kgo.SeedBrokers(job.Bootstrap), kgo.ClientID(job.ClientID), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.DefaultProduceTopic(job.Topic)}
-	if codec, there := job.Settings["compression.type"]; there {
+	if codec, exists := job.Settings["compression.type"]; exists {
 		options = append(options, kgo.ProducerBatchCompression(codecs[codec]))
 	}
 	if job.Settings["acks"] == "1" {
@@ -192,8 +192,8 @@ func consumeOptions(job *Job) []kgo.Opt {
 	for _, topic := range job.Topics {
 		assigned[topic] = map[int32]kgo.Offset{}
 		for partition := int32(0); ; partition++ {
-			start, there := job.Start[partitionName(topic, partition)]
-			if !there {
+			start, exists := job.Start[partitionName(topic, partition)]
+			if !exists {
 				break
 			}
 			offset := kgo.NewOffset().AtStart()

@@ -119,8 +119,8 @@ public class Driver {
             });
             if (job.get("sync").asBoolean())
                 sent.get();
-        } catch (ExecutionException known) {
-            // The callback has counted it.
+        } catch (ExecutionException recorded) {
+            // The callback has recorded the error.
         } catch (Exception error) {
             failed.computeIfAbsent("send: " + name(error), any -> Collections.synchronizedList(new ArrayList<>())).add(i);
         }
@@ -143,7 +143,7 @@ public class Driver {
         return Map.of("failed", Map.of());
     }
 
-    /** What the members of a consume job have read together. */
+    /** Records that the members of a consume job have read. */
     static class Reading {
         final JsonNode job;
         final Map<String, List<long[]>> rows = new TreeMap<>();
@@ -178,7 +178,7 @@ public class Driver {
                     try {
                         positions.put(name, consumer.position(partition, Duration.ofMillis(100)));
                     } catch (TimeoutException unknown) {
-                        break; // not known yet: the machine is slow
+                        break; // the position is not known yet
                     }
             }
             for (var each : ends.entrySet())
@@ -275,16 +275,16 @@ public class Driver {
     }
 
     static void run(JsonNode job) throws IOException {
-        ObjectNode answer = JSON.createObjectNode().put("id", job.get("id").asInt());
+        ObjectNode response = JSON.createObjectNode().put("id", job.get("id").asInt());
         try {
             String op = job.get("op").asText();
             Object result = op.equals("produce") ? produce(job) : op.equals("finish") ? finish(job) : consume(job);
-            answer.set("result", JSON.valueToTree(result));
+            response.set("result", JSON.valueToTree(result));
         } catch (Throwable error) {
-            answer.put("failure", name(error));
+            response.put("failure", name(error));
             System.err.println(job.get("client_id") + " " + error);
         }
-        emit(answer);
+        emit(response);
     }
 
     public static void main(String[] args) throws Exception {
@@ -294,7 +294,7 @@ public class Driver {
             new Thread(() -> {
                 try {
                     run(job);
-                } catch (IOException gone) {
+                } catch (IOException error) {
                     System.exit(1);
                 }
             }).start();

@@ -1,5 +1,5 @@
-// rdkafka at listeners that ask who comes.
-// login CELLS: the file has a list of ways in; for each a line of JSON says whether it leads in, or the class of the error.
+// Authentication of rdkafka at listeners with SASL and TLS.
+// login CELLS: CELLS is a JSON file with login methods; prints a line of JSON for each: "in" if authenticated, else the error.
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,17 +12,17 @@ use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::ClientContext;
 use serde_json::{json, Value};
 
-struct Asking {
+struct LoginContext {
     token: Option<String>,
-    told: Arc<Mutex<Vec<RDKafkaErrorCode>>>,
+    errors_seen: Arc<Mutex<Vec<RDKafkaErrorCode>>>,
 }
 
-impl ClientContext for Asking {
+impl ClientContext for LoginContext {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn error(&self, error: KafkaError, _reason: &str) {
         if let Some(code) = error.rdkafka_error_code() {
-            self.told.lock().unwrap().push(code);
+            self.errors_seen.lock().unwrap().push(code);
         }
     }
 
@@ -36,9 +36,9 @@ impl ClientContext for Asking {
     }
 }
 
-impl ConsumerContext for Asking {}
+impl ConsumerContext for LoginContext {}
 
-fn ask(cell: &Value) -> String {
+fn authenticate(cell: &Value) -> String {
     let text = |name: &str| cell[name].as_str().map(str::to_owned);
     let mut conf = ClientConfig::new();
     conf.set("bootstrap.servers", text("bootstrap").unwrap()).set("security.protocol", text("protocol").unwrap());
@@ -57,16 +57,16 @@ fn ask(cell: &Value) -> String {
             conf.set(name, value);
         }
     }
-    let told = Arc::new(Mutex::new(vec![]));
-    let client: BaseConsumer<Asking> =
-        match conf.create_with_context(Asking { token: text("token"), told: told.clone() }) {
+    let errors_seen = Arc::new(Mutex::new(vec![]));
+    let client: BaseConsumer<LoginContext> =
+        match conf.create_with_context(LoginContext { token: text("token"), errors_seen: errors_seen.clone() }) {
             Ok(client) => client,
             Err(error) => return error.to_string(),
         };
     let until = Instant::now() + Duration::from_secs(20);
     while Instant::now() < until {
         let _ = client.poll(Duration::from_millis(50));
-        let errors = told.lock().unwrap().clone();
+        let errors = errors_seen.lock().unwrap().clone();
         if let Some(code) = errors.iter().find(|x| **x != RDKafkaErrorCode::AllBrokersDown) {
             return format!("{code:?}");
         }
@@ -74,15 +74,15 @@ fn ask(cell: &Value) -> String {
             return "in".to_owned();
         }
     }
-    "nothing in time".to_owned()
+    "timeout".to_owned()
 }
 
 fn main() {
     let raw = std::fs::read_to_string(std::env::args().nth(1).expect("a file")).expect("cells");
     let cells: Vec<Value> = serde_json::from_str(&raw).expect("cells");
-    let asked: Vec<_> = cells.into_iter().map(|cell| std::thread::spawn(move || (cell["name"].clone(), ask(&cell)))).collect();
-    for one in asked {
-        let (name, said) = one.join().expect("an answer");
-        println!("{}", json!([name, said]));
+    let threads: Vec<_> = cells.into_iter().map(|cell| std::thread::spawn(move || (cell["name"].clone(), authenticate(&cell)))).collect();
+    for thread in threads {
+        let (name, result) = thread.join().expect("result");
+        println!("{}", json!([name, result]));
     }
 }

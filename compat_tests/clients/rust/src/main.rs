@@ -1,8 +1,8 @@
 // rdkafka and rskafka.
-// compat CLIENT all BOOTSTRAP TOPIC GROUP: write with each codec, read it all back, print one line of JSON.
+// compat CLIENT all BOOTSTRAP TOPIC GROUP: write with each codec, read all records back, print one line of JSON.
 // compat CLIENT member BOOTSTRAP TOPIC GROUP: read as a member of a group until killed, a line for each record.
 // compat rdkafka new-member BOOTSTRAP TOPIC GROUP: the same in a group of KIP-848.
-// compat rdkafka transactions BOOTSTRAP TOPIC ID: as compat_tests/transactions/test_client_transactions.py says; one line of JSON.
+// compat rdkafka transactions BOOTSTRAP TOPIC ID: steps of compat_tests/transactions/test_client_transactions.py; one line of JSON.
 use std::collections::BTreeMap;
 use std::env;
 use std::io::Write;
@@ -168,7 +168,7 @@ fn begin(to: &ThreadedProducer<DefaultProducerContext>, topic: &str, value: &str
 
 fn read_all(bootstrap: &str, topic: &str, level: &str) -> Vec<String> {
     let reader: BaseConsumer =
-        config(bootstrap).set("group.id", "nobody").set("isolation.level", level).create().expect("consumer");
+        config(bootstrap).set("group.id", "reader").set("isolation.level", level).create().expect("consumer");
     let mut list = TopicPartitionList::new();
     for partition in 0..2 {
         list.add_partition_offset(topic, partition, Offset::Beginning).expect("list");
