@@ -10,7 +10,7 @@ if (source && window.EventSource) {
   let waiting = null;
 
   function show(html) {
-    // A part with the focus is not replaced: the keyboard would lose its place.
+    // An element with the focus is not replaced: the keyboard focus would be lost.
     const active = document.activeElement;
     if (part.contains(active) && !active.matches(".scroll")) {
       waiting = html;
