@@ -17,7 +17,7 @@ from bench.produce import ProduceRound, run_load_tool
 from compat_tests.support.jars import classpath
 from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 
-PROGRAM = Path(__file__).parent.parent / "compat_tests" / "java" / "Commits.java"
+PROGRAM = Path(__file__).parent.parent / "compat_tests" / "java" / "CommitLatency.java"
 
 
 class CommitLatencies(NamedTuple):

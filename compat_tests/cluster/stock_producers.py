@@ -141,7 +141,7 @@ class JavaProducer(StockProducer):
 
     def _run(self) -> None:
         jars("kafka")
-        program = str(Path(__file__).parent.parent / "java" / "Produce.java")
+        program = str(Path(__file__).parent.parent / "java" / "NumberProducer.java")
         options = [self.bootstrap, self.topic, str(PARTITIONS), str(RATE), str(self._timeout_ms)]
         command = ["java", "-Xmx128m", "-cp", classpath(), program, *options]
         with subprocess.Popen(

@@ -84,7 +84,7 @@ def some_group(rng: random.Random, name: str, *, homogeneous: bool) -> RandomAss
 def test_consumer_assignors_on_random_groups_equal_kafka(name: str, *, homogeneous: bool) -> None:
     rng = random.Random(f"{name} {homogeneous}")
     groups = [some_group(rng, name, homogeneous=homogeneous) for _ in range(GROUPS)]
-    theirs = run_kafka_rules("Assign.java", [group.to_request_text for group in groups])
+    theirs = run_kafka_rules("ConsumerAssignments.java", [group.to_request_text for group in groups])
     wrong = [
         (g.to_request_text, g.assignment_text(), t)
         for g, t in zip(groups, theirs, strict=True)

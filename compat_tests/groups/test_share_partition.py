@@ -36,7 +36,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile a driver of Kafka's class."""
     jars("kafka")
     out = tmp_path_factory.mktemp("share")
-    source = Path(__file__).parent.parent / "java" / "share" / "Shared.java"
+    source = Path(__file__).parent.parent / "java" / "share" / "SharePartitionDriver.java"
     subprocess.run(
         ["javac", "-nowarn", "-cp", classpath(), "-d", str(out), str(source)], check=True, capture_output=True
     )
@@ -45,7 +45,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def kafka(program: Path, lines: list[str]) -> list[str]:
     text = "".join(f"{line}\n" for line in lines)
-    command = ["java", "-cp", f"{program}:{classpath()}", "kafka.server.share.Shared"]
+    command = ["java", "-cp", f"{program}:{classpath()}", "kafka.server.share.SharePartitionDriver"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     out = [line[2:] for line in done.stdout.splitlines() if line.startswith("= ")]
     assert len(out) == len(lines), done.stderr[-2000:]

@@ -78,5 +78,5 @@ def test_streams_assignor_on_random_groups_equals_kafka() -> None:
             group.change()
             lines.append(group.line())
             ours.append(group.ours())
-    for line, mine, theirs in zip(lines, ours, run_kafka_rules("Sticky.java", lines), strict=True):
+    for line, mine, theirs in zip(lines, ours, run_kafka_rules("StreamsTaskAssignments.java", lines), strict=True):
         assert mine == theirs, line

@@ -53,7 +53,7 @@ def streams_group() -> StreamsGroupShard:
 def test_streams_group_records_are_parsed_and_written_equally_by_kafka() -> None:
     lines = [f"{key.hex()} {'-' if value is None else value.hex()}" for key, value in streams_group().log]
     names = set()
-    for line, theirs in zip(lines, run_kafka_rules("Serde.java", lines), strict=True):
+    for line, theirs in zip(lines, run_kafka_rules("GroupRecordRoundTrip.java", lines), strict=True):
         key, value, name = theirs.split(" ")
         assert f"{key} {value}" == line, name
         names.add(name)
@@ -74,7 +74,7 @@ class WordCountProcess:
         """Start a process; ``more`` is a file of more settings."""
         directory.mkdir()
         self.log = directory / "log"
-        program = Path(__file__).parent.parent / "java" / "Words.java"
+        program = Path(__file__).parent.parent / "java" / "StreamsWordCount.java"
         command = ["java", "-Xmx256m", "-cp", classpath("streams"), str(program), bootstrap, str(directory / "state")]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen([*command, str(free_port()), *more], stdout=log, stderr=log)

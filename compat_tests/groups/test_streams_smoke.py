@@ -74,7 +74,7 @@ def processors(bootstrap: str, directory: Path, protocol: str, count: int) -> It
 def smoke(bootstrap: str, directory: Path, protocol: str, replicas: int = 1) -> str:
     """Write records, kill and restart a processor now and then; return the output of the test."""
     jars("streams")
-    program = Path(__file__).parent.parent / "java" / "Smoke.java"
+    program = Path(__file__).parent.parent / "java" / "StreamsSmokeTest.java"
     numbers = [str(number) for number in (KEYS, PER_KEY, GENERATE_S, replicas)]
     log_path = directory / "smoke.log"
     with log_path.open("wb") as log:

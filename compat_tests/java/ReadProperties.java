@@ -6,15 +6,15 @@ import java.io.IOException;
 import java.util.Properties;
 
 /**
- * Reads frames from standard input. A frame that begins with "L" is the content of a properties file: the answer is the
- * number of its properties, or -1 if Java refuses it, then each key and value. A frame that begins with "S" is a key, a
- * zero character and a value: the answer is the line that Properties.store writes for it.
+ * Reads frames from standard input. A frame that begins with "L" is the content of a properties file: the result is the
+ * number of its properties, or -1 if Java rejects it, then each key and value. A frame that begins with "S" is a key, a
+ * zero character and a value: the result is the line that Properties.store writes for it.
  */
 public final class ReadProperties {
     public static void main(String[] arguments) throws IOException {
         DataInputStream in = new DataInputStream(System.in);
         DataOutputStream out = new DataOutputStream(System.out);
-        for (int left = in.readInt(); left > 0; left--) {
+        for (int remaining = in.readInt(); remaining > 0; remaining--) {
             byte[] frame = in.readNBytes(in.readInt());
             if (frame[0] == 'L') {
                 load(new ByteArrayInputStream(frame, 1, frame.length - 1), out);
@@ -42,10 +42,10 @@ public final class ReadProperties {
 
     private static void store(String text, DataOutputStream out) throws IOException {
         int end = text.indexOf('\0');
-        Properties one = new Properties();
-        one.setProperty(text.substring(0, end), text.substring(end + 1));
+        Properties properties = new Properties();
+        properties.setProperty(text.substring(0, end), text.substring(end + 1));
         ByteArrayOutputStream file = new ByteArrayOutputStream();
-        one.store(file, "");
+        properties.store(file, "");
         String written = file.toString("ISO-8859-1");
         write(written.substring(written.indexOf('\n', written.indexOf('\n') + 1) + 1), out);
     }

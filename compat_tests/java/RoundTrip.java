@@ -3,8 +3,8 @@ import java.nio.ByteBuffer;
 import org.apache.kafka.common.protocol.*;
 
 /**
- * Reads (class name, version, bytes) from standard input, lets Kafka's generated class decode and encode it again,
- * and writes the bytes back: length, bytes; or -1 and a message.
+ * Decodes and encodes messages with Kafka's generated classes. Input: class name, version, bytes. Output: length and
+ * bytes; or -1 and an error message.
  */
 public class RoundTrip {
     public static void main(String[] args) throws Exception {

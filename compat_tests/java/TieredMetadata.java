@@ -22,7 +22,7 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
 
-/** Answers of Kafka's classes of remote log metadata to the commands on stdin, a line each. */
+/** Runs commands from stdin, one per line, with Kafka's classes for remote log metadata; prints a result line for each. */
 public class TieredMetadata {
     private static RemoteLogMetadataCache cache = new RemoteLogMetadataCache();
     private static final RemoteLogMetadataSerde SERDE = new RemoteLogMetadataSerde();
@@ -88,19 +88,19 @@ public class TieredMetadata {
         return hex + " ok";
     }
 
-    private static boolean within(String[] words) throws Exception {
+    private static boolean within(String[] fields) throws Exception {
         RemoteLogSegmentMetadata metadata =
-            (RemoteLogSegmentMetadata) SERDE.deserialize(HexFormat.of().parseHex(words[1]));
+            (RemoteLogSegmentMetadata) SERDE.deserialize(HexFormat.of().parseHex(fields[1]));
         NavigableMap<?, ?> filtered = (NavigableMap<?, ?>) call(null, RemoteLogManager.class,
-            "buildFilteredLeaderEpochMap", new Class<?>[] {NavigableMap.class}, epochs(words[3]));
+            "buildFilteredLeaderEpochMap", new Class<?>[] {NavigableMap.class}, epochs(fields[3]));
         return (boolean) call(null, RemoteLogManager.class, "isRemoteSegmentWithinLeaderEpochs",
             new Class<?>[] {RemoteLogSegmentMetadata.class, long.class, NavigableMap.class},
-            metadata, Long.parseLong(words[2]), filtered);
+            metadata, Long.parseLong(fields[2]), filtered);
     }
 
-    private static String answer(String[] words) throws Exception {
+    private static String execute(String[] fields) throws Exception {
         Class<?>[] epochAndOffset = {int.class, long.class};
-        switch (words[0]) {
+        switch (fields[0]) {
             case "reset":
                 cache = new RemoteLogMetadataCache();
                 return "ok";
@@ -108,28 +108,28 @@ public class TieredMetadata {
                 call("markInitialized", new Class<?>[] {});
                 return "ok";
             case "record":
-                return record(HexFormat.of().parseHex(words[1]));
+                return record(HexFormat.of().parseHex(fields[1]));
             case "segment":
                 return segment(call("remoteLogSegmentMetadata", epochAndOffset,
-                    Integer.parseInt(words[1]), Long.parseLong(words[2])));
+                    Integer.parseInt(fields[1]), Long.parseLong(fields[2])));
             case "txn":
                 return segment(call("nextSegmentWithTxnIndex", epochAndOffset,
-                    Integer.parseInt(words[1]), Long.parseLong(words[2])));
+                    Integer.parseInt(fields[1]), Long.parseLong(fields[2])));
             case "highest":
                 Optional<?> highest = (Optional<?>) call("highestOffsetForEpoch", new Class<?>[] {int.class},
-                    Integer.parseInt(words[1]));
+                    Integer.parseInt(fields[1]));
                 return highest.isEmpty() ? "-" : highest.get().toString();
             case "list":
-                return list(call("listRemoteLogSegments", new Class<?>[] {int.class}, Integer.parseInt(words[1])));
+                return list(call("listRemoteLogSegments", new Class<?>[] {int.class}, Integer.parseInt(fields[1])));
             case "all":
                 return list(call("listAllRemoteLogSegments", new Class<?>[] {}));
             case "within":
-                return Boolean.toString(within(words));
+                return Boolean.toString(within(fields));
             default:
-                ByteBuffer uuid = ByteBuffer.wrap(HexFormat.of().parseHex(words[1]));
+                ByteBuffer uuid = ByteBuffer.wrap(HexFormat.of().parseHex(fields[1]));
                 TopicIdPartition partition = new TopicIdPartition(new Uuid(uuid.getLong(), uuid.getLong()),
-                    new TopicPartition("t", Integer.parseInt(words[2])));
-                return Integer.toString(new RemoteLogMetadataTopicPartitioner(Integer.parseInt(words[3]))
+                    new TopicPartition("t", Integer.parseInt(fields[2])));
+                return Integer.toString(new RemoteLogMetadataTopicPartitioner(Integer.parseInt(fields[3]))
                     .metadataPartition(partition));
         }
     }
@@ -137,7 +137,7 @@ public class TieredMetadata {
     public static void main(String[] args) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            System.out.println(answer(line.split(" ")));
+            System.out.println(execute(line.split(" ")));
         }
     }
 }

@@ -25,7 +25,7 @@ def _run_client(cells: LoginCells, where: Path, options: tuple[str, ...]) -> dic
     where.mkdir()
     for number, values in enumerate(cells.values()):
         (where / f"{number:02d}").write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-    program = Path(__file__).parent.parent / "java" / "LogIn.java"
+    program = Path(__file__).parent.parent / "java" / "ClientAuthentication.java"
     command = ["java", "-cp", classpath(), *options, str(program), *sorted(map(str, where.iterdir()))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr

@@ -297,7 +297,7 @@ def test_kerberos_name_rules_equal_kafka(tmp_path: Path) -> None:
     table = tmp_path / "rows"
     rows = [*((rules, name) for rules in RULES for name in NAMES), *((rules, name) for rules, name, _ in CLASSES)]
     table.write_text("".join(f"{rules}\t{name}\n" for rules, name in rows), "utf-8")
-    program = Path(__file__).parent.parent / "java" / "ShortNames.java"
+    program = Path(__file__).parent.parent / "java" / "KerberosShortNames.java"
     command = ["java", "-cp", classpath(), str(program), "HERE.ORG", str(table)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert [made(*row) for row in rows] == done.stdout.splitlines()

@@ -73,7 +73,7 @@ def fill(node: Any, topic: str) -> None:
 def theirs(node: Any, *commands: str) -> list[set[tuple[str, int, int]]]:
     """Return the offsets that Kafka's tools would set: topic, partition, new offset."""
     jars("kafka")
-    source = Path(__file__).parent.parent / "java" / "Groups.java"
+    source = Path(__file__).parent.parent / "java" / "GroupTools.java"
     text = "".join(f"{command} --bootstrap-server {node.bootstrap}\n" for command in commands)
     done = subprocess.run(
         ["java", "-cp", classpath(), str(source)], input=text, capture_output=True, text=True, check=False

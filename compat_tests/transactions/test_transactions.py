@@ -159,7 +159,7 @@ def in_java(bootstrap: str, *names: str) -> None:
 
     ``pairs`` are topics, each followed by its transactional id.
     """
-    program = Path(__file__).parent.parent / "java" / "Transact.java"
+    program = Path(__file__).parent.parent / "java" / "TransactionalProducer.java"
     done = subprocess.run(
         ["java", "-cp", classpath(), str(program), bootstrap, *names],
         capture_output=True,
@@ -173,7 +173,7 @@ def in_java(bootstrap: str, *names: str) -> None:
     assert len(output) == 8 * len(names) // 2
     for at in range(0, len(output), 8):
         lines = output[at : at + 8]
-        assert lines[:5] == ["committed", "aborted", "aborted nothing", "committed 20", "second began"]
+        assert lines[:5] == ["committed", "aborted", "aborted empty", "committed 20", "second initialized"]
         assert lines[5] in {"fenced: InvalidProducerEpochException", "fenced: ProducerFencedException"}
         assert lines[6] == f"committed: [{', '.join(committed)}]"
         assert int(lines[7].split()[1]) == 48, "what was aborted stands in the log; what came after the fence does not"

@@ -1,6 +1,6 @@
 """Kafka's controller classes in a process of their own, driven step by step.
 
-The Java side is ``java/controller/Controlled.java``.
+The Java side is ``java/controller/ControllerDriver.java``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class KafkaControllerProcess:
 
     def __init__(self, classpath: str) -> None:
         self._process = subprocess.Popen(
-            ["java", "-cp", classpath, "org.apache.kafka.controller.Controlled"],
+            ["java", "-cp", classpath, "org.apache.kafka.controller.ControllerDriver"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

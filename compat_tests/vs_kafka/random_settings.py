@@ -254,7 +254,7 @@ class RandomSettings(NamedTuple):
 
     @property
     def to_request_text(self) -> str:
-        """Return the request for ``Settings.java``."""
+        """Return the request for ``ConfigValidation.java``."""
         return f"{self.kind} {encode_settings(self.broker)} {encode_settings(self.settings)}"
 
 
@@ -264,7 +264,7 @@ def encode_settings(settings: Mapping[str, str]) -> str:
 
 
 def decode_text(text: str) -> str | None:
-    """Decode a text of ``Settings.java``."""
+    """Decode a text of ``ConfigValidation.java``."""
     return unquote_plus(text[1:]) if text.startswith("=") else None
 
 

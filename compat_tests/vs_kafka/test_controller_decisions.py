@@ -16,7 +16,7 @@ STEPS = 300
 def test_controller_in_random_scenarios_equals_kafka(tmp_path: Path) -> None:
     """Registration, sessions, elections, reassignments and ISR (R-269 to R-277, R-281, R-284 to R-298, R-302)."""
     jars("kafka")
-    source = Path(__file__).parent.parent / "java" / "controller" / "Controlled.java"
+    source = Path(__file__).parent.parent / "java" / "controller" / "ControllerDriver.java"
     subprocess.run(["javac", "-cp", classpath(), "-d", str(tmp_path), str(source)], check=True)
     kafka = KafkaControllerProcess(f"{tmp_path}:{classpath()}")
     decided = written = whole = 0

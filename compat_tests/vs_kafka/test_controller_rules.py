@@ -83,7 +83,7 @@ def test_replica_placement_on_random_clusters_equals_kafka() -> None:
     """Replica placement (R-299)."""
     rng = random.Random(1)
     clusters = [some_cluster(rng) for _ in range(CLUSTERS)]
-    theirs = run_kafka_rules("Place.java", [c.to_request_text for c in clusters])
+    theirs = run_kafka_rules("ReplicaPlacement.java", [c.to_request_text for c in clusters])
     wrong = [
         (c.to_request_text, c.placement_text(), t)
         for c, t in zip(clusters, theirs, strict=True)
@@ -220,7 +220,7 @@ def test_partition_change_on_random_partitions_equals_kafka() -> None:
     """Partition changes (R-284, R-285, R-287 to R-289, R-296)."""
     rng = random.Random(2)
     cases = [some_case(rng) for _ in range(CHANGES)]
-    theirs = run_kafka_rules("Change.java", [c.to_request_text for c in cases])
+    theirs = run_kafka_rules("PartitionChanges.java", [c.to_request_text for c in cases])
     wrong = [
         (c.to_request_text, c.change_text(), t) for c, t in zip(cases, theirs, strict=True) if c.change_text() != t
     ]

@@ -31,7 +31,7 @@ def appended(raw: bytes, *, validate: bool) -> int:
 
 
 def consumed(raw: bytes) -> str:
-    """Return the records of a consumer, in the format of Validate.java."""
+    """Return the records of a consumer, in the format of BatchValidation.java."""
     crc = count = 0
     try:
         for record in records.iterate_records(raw, batch_header.parse_header(raw)):
@@ -67,7 +67,7 @@ def test_compressed_batches_drawn_at_random_are_accepted_as_by_kafka() -> None:
     """Refusal by the first bytes without decompression; no batch that Kafka accepts is refused."""
     drawer = RandomBatchGenerator(SEED)
     drawn = [drawer.generate() for _ in range(BATCHES)]
-    answers = run_kafka_rules("Validate.java", [base64.b64encode(one.batch).decode() for one in drawn])
+    answers = run_kafka_rules("BatchValidation.java", [base64.b64encode(one.batch).decode() for one in drawn])
     bad = [found for one, answer in zip(drawn, answers, strict=True) if (found := difference(one, answer))]
     assert not bad, f"{len(bad)} of {len(drawn)}:\n" + "\n".join(bad[:60])
     refused = sum(not answer.startswith("0 ") for answer in answers)
@@ -95,6 +95,6 @@ def test_batches_compressed_by_broker_are_read_by_kafka() -> None:
             pieces = b"".join(pack.add(data[at : at + 7000]) for at in range(0, len(data), 7000)) + pack.finish()
             for packed in (compress(codec, data, level), pieces):
                 batches.append(batch_header.pack_batch(header._replace(attributes=int(codec)), packed))
-    answers = run_kafka_rules("Validate.java", [base64.b64encode(raw).decode() for raw in batches])
+    answers = run_kafka_rules("BatchValidation.java", [base64.b64encode(raw).decode() for raw in batches])
     assert answers == [f"0 {consumed(plain)}"] * len(batches)
     assert [appended(raw, validate=False) for raw in batches] == [0] * len(batches)

@@ -23,18 +23,18 @@ import org.apache.kafka.server.storage.log.*;
 import org.apache.kafka.server.util.timer.TimerTaskEntry;
 
 /**
- * Kafka's own SharePartition, driven line by line from standard input; each line is answered by one that begins with
- * "= ": what came of it, what was written, start, end, finished records, next offset, whether more can be acquired, and
- * all that is in flight. It lies in Kafka's package because the class is visible only there. "combine" asks
- * PersisterStateBatchCombiner instead.
+ * Driver of Kafka's SharePartition. Each line of standard input is a step; the result is a line that begins with "= ":
+ * result of the step, persisted state, start offset, end offset, number of completed deliveries, next fetch offset,
+ * whether records can be acquired, and the batches in flight. The step "combine" calls PersisterStateBatchCombiner. The
+ * class is in Kafka's package because it calls package-private members of SharePartition.
  */
-public class Shared {
+public class SharePartitionDriver {
     static final Uuid TOPIC = new Uuid(1, 2);
     static long now = 0;
     static String mode = "now";
     static String stored = "";
     static final StringBuilder written = new StringBuilder();
-    static final ArrayDeque<CompletableFuture<WriteShareGroupStateResult>> held = new ArrayDeque<>();
+    static final ArrayDeque<CompletableFuture<WriteShareGroupStateResult>> pendingWrites = new ArrayDeque<>();
 
     static class Clock implements Time {
         public long milliseconds() { return now; }
@@ -83,15 +83,15 @@ public class Shared {
         return out;
     }
 
-    static class Kept implements Persister {
+    static class ScriptedPersister implements Persister {
         public CompletableFuture<InitializeShareGroupStateResult> initializeState(InitializeShareGroupStateParameters r) { return null; }
         public CompletableFuture<DeleteShareGroupStateResult> deleteState(DeleteShareGroupStateParameters r) { return null; }
         public CompletableFuture<ReadShareGroupStateSummaryResult> readSummary(ReadShareGroupStateSummaryParameters r) { return null; }
         public void stop() { }
 
         public CompletableFuture<ReadShareGroupStateResult> readState(ReadShareGroupStateParameters r) {
-            String[] said = stored.split("\\|", -1);
-            PartitionAllData row = PartitionFactory.newPartitionAllData(0, 1, Long.parseLong(said[0]), (short) 0, "", batches(said[1]));
+            String[] fields = stored.split("\\|", -1);
+            PartitionAllData row = PartitionFactory.newPartitionAllData(0, 1, Long.parseLong(fields[0]), (short) 0, "", batches(fields[1]));
             return CompletableFuture.completedFuture(
                 new ReadShareGroupStateResult.Builder().setTopicsData(List.of(new TopicData<>(TOPIC, List.of(row)))).build());
         }
@@ -103,8 +103,8 @@ public class Shared {
                 written.append(b.firstOffset() + "-" + b.lastOffset() + "=" + b.deliveryState() + "x" + b.deliveryCount() + ",");
             if (mode.equals("now")) return CompletableFuture.completedFuture(result((short) 0));
             if (mode.equals("fail")) return CompletableFuture.completedFuture(result(Errors.UNKNOWN_SERVER_ERROR.code()));
-            held.add(new CompletableFuture<>());
-            return held.peekLast();
+            pendingWrites.add(new CompletableFuture<>());
+            return pendingWrites.peekLast();
         }
     }
 
@@ -114,15 +114,15 @@ public class Shared {
         return field;
     }
 
-    /** An object of which only one field is ever looked at. */
-    static <T> T hollow(Class<T> cls, String field, Object value) throws Exception {
+    /** Create an instance without its constructor and set one field, the only one that SharePartition reads. */
+    static <T> T instanceWithField(Class<T> cls, String field, Object value) throws Exception {
         sun.misc.Unsafe unsafe = (sun.misc.Unsafe) open(sun.misc.Unsafe.class, "theUnsafe").get(null);
         Object out = unsafe.allocateInstance(cls);
         unsafe.putObject(out, unsafe.objectFieldOffset(cls.getDeclaredField(field)), value);
         return cls.cast(out);
     }
 
-    static String said(InFlightState state) {
+    static String describe(InFlightState state) {
         return state.state().id() + "x" + state.deliveryCount() + "@" + state.memberId() + (state.hasOngoingStateTransition() ? "!" : "");
     }
 
@@ -140,23 +140,23 @@ public class Shared {
         all.flip();
         FetchPartitionData read = new FetchPartitionData(Errors.NONE, 9999, 0, MemoryRecords.readableRecords(all),
             Optional.empty(), OptionalLong.empty(), Optional.empty(), OptionalInt.empty(), false);
-        ShareAcquireMode how = w[4].equals("1") ? ShareAcquireMode.RECORD_LIMIT : ShareAcquireMode.BATCH_OPTIMIZED;
+        ShareAcquireMode acquireMode = w[4].equals("1") ? ShareAcquireMode.RECORD_LIMIT : ShareAcquireMode.BATCH_OPTIMIZED;
         StringBuilder out = new StringBuilder();
-        for (AcquiredRecords x : partition.acquire(w[1], how, Integer.parseInt(w[3]), Integer.parseInt(w[2]),
+        for (AcquiredRecords x : partition.acquire(w[1], acquireMode, Integer.parseInt(w[3]), Integer.parseInt(w[2]),
                 Long.parseLong(w[5]), read, FetchIsolation.HIGH_WATERMARK).acquiredRecords())
             out.append(x.firstOffset() + "-" + x.lastOffset() + "x" + x.deliveryCount() + ",");
         return out.toString();
     }
 
     static String acknowledged(String[] w) throws Exception {
-        List<ShareAcknowledgementBatch> said = new ArrayList<>();
+        List<ShareAcknowledgementBatch> acknowledgements = new ArrayList<>();
         for (String part : w[2].split(";")) {
             String[] n = part.split(",");
             List<Byte> types = new ArrayList<>();
             for (char c : n[2].toCharArray()) types.add((byte) (c - '0'));
-            said.add(new ShareAcknowledgementBatch(Long.parseLong(n[0]), Long.parseLong(n[1]), types));
+            acknowledgements.add(new ShareAcknowledgementBatch(Long.parseLong(n[0]), Long.parseLong(n[1]), types));
         }
-        CompletableFuture<Void> done = partition.acknowledge(w[1], said);
+        CompletableFuture<Void> done = partition.acknowledge(w[1], acknowledgements);
         if (!done.isCompletedExceptionally()) return "";
         try {
             done.get();
@@ -171,11 +171,11 @@ public class Shared {
             case "new":
                 now = 0;
                 timers = new Timers();
-                held.clear();
+                pendingWrites.clear();
                 mode = "now";
                 stored = w[4];
                 partition = new SharePartition("g", new TopicIdPartition(TOPIC, 0, "t"), 1, Integer.parseInt(w[2]),
-                    Integer.parseInt(w[1]), Integer.parseInt(w[3]), timers, new Clock(), new Kept(), replicas, groups, null);
+                    Integer.parseInt(w[1]), Integer.parseInt(w[3]), timers, new Clock(), new ScriptedPersister(), replicas, groups, null);
                 partition.maybeInitialize().get();
                 return "";
             case "fetch": return acquired(w);
@@ -184,7 +184,7 @@ public class Shared {
             case "tick": timers.advance(now + Long.parseLong(w[1])); return "";
             case "mode": mode = w[1]; return "";
             case "complete":
-                if (!held.isEmpty()) held.poll().complete(result(w[1].equals("ok") ? 0 : Errors.UNKNOWN_SERVER_ERROR.code()));
+                if (!pendingWrites.isEmpty()) pendingWrites.poll().complete(result(w[1].equals("ok") ? 0 : Errors.UNKNOWN_SERVER_ERROR.code()));
                 return "";
             default: partition.updateCacheAndOffsets(Long.parseLong(w[1])); return "";
         }
@@ -197,21 +197,21 @@ public class Shared {
         return out.toString();
     }
 
-    static String flying() throws Exception {
+    static String describeInFlight() throws Exception {
         StringBuilder out = new StringBuilder();
         for (InFlightBatch b : partition.cachedState().values()) {
             out.append(b.firstOffset() + "-" + b.lastOffset() + "[");
-            if (b.offsetState() == null) out.append(said((InFlightState) open(InFlightBatch.class, "batchState").get(b)));
-            else for (InFlightState s : b.offsetState().values()) out.append(said(s) + " ");
+            if (b.offsetState() == null) out.append(describe((InFlightState) open(InFlightBatch.class, "batchState").get(b)));
+            else for (InFlightState s : b.offsetState().values()) out.append(describe(s) + " ");
             out.append("]");
         }
         return out.toString();
     }
 
     public static void main(String[] args) throws Exception {
-        kafka.server.ReplicaManager replicas = hollow(kafka.server.ReplicaManager.class, "delayedShareFetchPurgatory",
+        kafka.server.ReplicaManager replicas = instanceWithField(kafka.server.ReplicaManager.class, "delayedShareFetchPurgatory",
             new DelayedOperationPurgatory<DelayedOperation>("share", 0));
-        GroupConfigManager groups = hollow(GroupConfigManager.class, "configMap", new ConcurrentHashMap<>());
+        GroupConfigManager groups = instanceWithField(GroupConfigManager.class, "configMap", new ConcurrentHashMap<>());
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -221,19 +221,19 @@ public class Shared {
                 out.println("= " + combined(w));
                 continue;
             }
-            String answer, where;
+            String outcome, offsets;
             try {
-                answer = step(w, replicas, groups);
+                outcome = step(w, replicas, groups);
             } catch (Throwable e) {
-                answer = "X" + e.getClass().getSimpleName();
+                outcome = "X" + e.getClass().getSimpleName();
             }
             try {
                 long next = partition.nextFetchOffset();
-                where = partition.startOffset() + " " + partition.endOffset() + " " + partition.deliveryCompleteCount() + " " + next + " " + partition.canAcquireRecords();
+                offsets = partition.startOffset() + " " + partition.endOffset() + " " + partition.deliveryCompleteCount() + " " + next + " " + partition.canAcquireRecords();
             } catch (Throwable e) {
-                where = "X" + e.getClass().getSimpleName();
+                offsets = "X" + e.getClass().getSimpleName();
             }
-            out.println("= " + answer + "|" + (w[0].equals("tick") ? "" : written) + "|" + where + "|" + flying());
+            out.println("= " + outcome + "|" + (w[0].equals("tick") ? "" : written) + "|" + offsets + "|" + describeInFlight());
         }
         out.flush();
         System.exit(0);

@@ -14,11 +14,11 @@ import org.apache.kafka.server.config.QuotaConfig;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 /**
- * Validates settings with Kafka's own classes. A line in: "broker SETTINGS", "topic BROKER SETTINGS",
- * "group BROKER SETTINGS" or "keys KIND", where settings are NAME=VALUE&NAME=VALUE in URL encoding and "-" is none. A
- * line out: "ok" and the parsed values as text, or "no" and the message; for keys the definitions.
+ * Configurations validated by Kafka's classes. An input line is "broker BASE CONFIGS", "topic BROKER CONFIGS",
+ * "group BROKER CONFIGS" or "keys KIND"; configurations are NAME=VALUE&NAME=VALUE in URL encoding, "-" for none. An output
+ * line is "ok" and the parsed values as text, or "no" and the error message; for keys it has the definitions.
  */
-public class Settings {
+public class ConfigValidation {
     static String encode(String text) {
         return text == null ? "-" : "=" + URLEncoder.encode(text, StandardCharsets.UTF_8);
     }
@@ -33,8 +33,8 @@ public class Settings {
         return out;
     }
 
-    static String values(AbstractConfig config, Map<String, String> asked, Map<String, ConfigDef.ConfigKey> keys) {
-        return asked.keySet().stream().map(name -> {
+    static String values(AbstractConfig config, Map<String, String> configs, Map<String, ConfigDef.ConfigKey> keys) {
+        return configs.keySet().stream().map(name -> {
             if (!keys.containsKey(name)) return "?";
             ConfigDef.ConfigKey key = keys.get(name);
             Object value = config.values().get(name);
@@ -47,25 +47,25 @@ public class Settings {
         return new KafkaConfig(new HashMap<>(settings), false);
     }
 
-    static String answer(String[] w) throws Exception {
+    static String validate(String[] w) throws Exception {
         if (w[0].equals("keys")) return keys(w[1]);
         try {
             if (w[0].equals("broker")) {
-                Map<String, String> asked = decode(w[2]);
+                Map<String, String> configs = decode(w[2]);
                 Map<String, String> all = new LinkedHashMap<>(decode(w[1]));
-                all.putAll(asked);
-                return "ok " + values(broker(all), asked, AbstractKafkaConfig.CONFIG_DEF.configKeys());
+                all.putAll(configs);
+                return "ok " + values(broker(all), configs, AbstractKafkaConfig.CONFIG_DEF.configKeys());
             }
             KafkaConfig config = broker(decode(w[1]));
-            Map<String, String> asked = decode(w[2]);
-            Properties own = new Properties();
-            own.putAll(asked);
+            Map<String, String> configs = decode(w[2]);
+            Properties topicConfigs = new Properties();
+            topicConfigs.putAll(configs);
             if (w[0].equals("topic")) {
-                LogConfig.validate(Map.of(), asked, config.extractLogConfigMap(), config.remoteLogManagerConfig().isRemoteStorageSystemEnabled());
-                return "ok " + values(LogConfig.fromProps(config.extractLogConfigMap(), own), asked, LogConfig.configKeys());
+                LogConfig.validate(Map.of(), configs, config.extractLogConfigMap(), config.remoteLogManagerConfig().isRemoteStorageSystemEnabled());
+                return "ok " + values(LogConfig.fromProps(config.extractLogConfigMap(), topicConfigs), configs, LogConfig.configKeys());
             }
-            GroupConfig.validate(asked, config.groupCoordinatorConfig(), config.shareGroupConfig());
-            return "ok " + values(GroupConfig.fromProps(config.extractGroupConfigMap(), own), asked, GroupConfig.CONFIG_DEF.configKeys());
+            GroupConfig.validate(configs, config.groupCoordinatorConfig(), config.shareGroupConfig());
+            return "ok " + values(GroupConfig.fromProps(config.extractGroupConfigMap(), topicConfigs), configs, GroupConfig.CONFIG_DEF.configKeys());
         } catch (Throwable error) {
             return "no " + encode(error.getMessage());
         }
@@ -87,7 +87,7 @@ public class Settings {
     public static void main(String[] args) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
-        for (String line = in.readLine(); line != null; line = in.readLine()) out.println(answer(line.split(" ")));
+        for (String line = in.readLine(); line != null; line = in.readLine()) out.println(validate(line.split(" ")));
         out.flush();
     }
 }

@@ -3,11 +3,11 @@ import java.util.*;
 import org.apache.kafka.coordinator.group.streams.assignor.*;
 
 /**
- * Shares tasks out with Kafka's own class. A line in: how many standbys; subtopologies as id:tasks:1 where it stores
- * something, parted by ";"; then a word for each member: name=process=active=standby, tasks as id:partitions, parted by
- * ";". A line out: the members in order with what they get, active and standby.
+ * Assignments of Kafka's StickyTaskAssignor. An input line is: number of standby replicas; subtopologies as id:tasks:1 if
+ * stateful, separated by ";"; then a field per member: name=process=active=standby, with tasks as id:partitions separated
+ * by ";". An output line has the members in order with their active and standby tasks.
  */
-public class Sticky {
+public class StreamsTaskAssignments {
     static Map<String, Set<Integer>> tasks(String text) {
         Map<String, Set<Integer>> out = new HashMap<>();
         for (String part : text.split(";")) {
@@ -20,7 +20,7 @@ public class Sticky {
         return out;
     }
 
-    static String told(Map<String, Set<Integer>> tasks) {
+    static String format(Map<String, Set<Integer>> tasks) {
         StringBuilder out = new StringBuilder();
         new TreeMap<>(tasks).forEach((id, numbers) -> out.append(id).append(":").append(new TreeSet<>(numbers)).append(";"));
         return out.toString().replace(" ", "");
@@ -49,11 +49,11 @@ public class Sticky {
                 public boolean isStateful(String id) { return stateful.contains(id); }
             };
             GroupSpec spec = new GroupSpecImpl(members, Map.of("num.standby.replicas", w[0]));
-            Map<String, MemberAssignment> done = new StickyTaskAssignor().assign(spec, topology).members();
+            Map<String, MemberAssignment> assignments = new StickyTaskAssignor().assign(spec, topology).members();
             StringBuilder out = new StringBuilder();
             for (String name : members.keySet()) {
-                MemberAssignment got = done.get(name);
-                out.append(name).append("=").append(told(got.activeTasks())).append("=").append(told(got.standbyTasks())).append(" ");
+                MemberAssignment memberAssignment = assignments.get(name);
+                out.append(name).append("=").append(format(memberAssignment.activeTasks())).append("=").append(format(memberAssignment.standbyTasks())).append(" ");
             }
             System.out.println(out.toString().trim());
         }

@@ -6,11 +6,11 @@ import org.apache.kafka.coordinator.group.assignor.SimpleAssignor;
 import org.apache.kafka.coordinator.group.modern.*;
 
 /**
- * Shares partitions out with Kafka's own class. A line in: 1 where all want the same, else 0; topics as number:count of
- * partitions:initialised ones; then a word for each member: name=topics=old target, as topic:partitions. Topics are
- * numbers, parted by ";", partitions by ",". A line out: the members in order with what they get, in order.
+ * Assignments of Kafka's SimpleAssignor for share groups. An input line is: 1 for equal subscriptions, else 0; topics as
+ * number/partitions/initialized; then a field per member: name=topics=current assignment as topic:partitions. Topics are
+ * numbers separated by ";", partitions by ",". An output line has the members in order and their sorted partitions.
  */
-public class Simple {
+public class ShareAssignments {
     static Uuid id(String number) {
         return new Uuid(Long.parseLong(number) * 0x9E3779B97F4A7C15L, Long.parseLong(number));
     }
@@ -43,11 +43,11 @@ public class Simple {
             Map<String, MemberSubscriptionAndAssignmentImpl> members = new HashMap<>();
             for (int i = 2; i < w.length; i++) {
                 String[] m = w[i].split("=", -1);
-                Set<Uuid> wanted = new HashSet<>();
+                Set<Uuid> subscribed = new HashSet<>();
                 List<Uuid> order = new ArrayList<>();
                 for (String topic : m[1].split(";")) if (!topic.isEmpty()) order.add(id(topic));
-                wanted = new HashSet<>(order);
-                members.put(m[0], new MemberSubscriptionAndAssignmentImpl(Optional.empty(), Optional.empty(), wanted, new Assignment(parts(m[2]))));
+                subscribed = new HashSet<>(order);
+                members.put(m[0], new MemberSubscriptionAndAssignmentImpl(Optional.empty(), Optional.empty(), subscribed, new Assignment(parts(m[2]))));
             }
             SubscribedTopicDescriber topics = new SubscribedTopicDescriber() {
                 public int numPartitions(Uuid id) { return counts.getOrDefault(id, -1); }
@@ -56,17 +56,17 @@ public class Simple {
             StringBuilder out = new StringBuilder();
             try {
                 GroupSpec spec = new GroupSpecImpl(members, w[0].equals("1") ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS, Map.of(), Optional.of(ready));
-                Map<String, MemberAssignment> done = new SimpleAssignor().assign(spec, topics).members();
+                Map<String, MemberAssignment> assignments = new SimpleAssignor().assign(spec, topics).members();
                 for (String name : members.keySet()) {
                     out.append(name).append("=");
-                    MemberAssignment got = done.get(name);
+                    MemberAssignment memberAssignment = assignments.get(name);
                     Map<String, Set<Integer>> rows = new TreeMap<>();
-                    if (got != null) got.partitions().forEach((id, numbers) -> rows.put(names.getOrDefault(id, "?"), numbers));
+                    if (memberAssignment != null) memberAssignment.partitions().forEach((id, numbers) -> rows.put(names.getOrDefault(id, "?"), numbers));
                     rows.forEach((topic, numbers) -> { if (!numbers.isEmpty()) out.append(topic).append(":").append(new TreeSet<>(numbers)).append(";"); });
                     out.append(" ");
                 }
             } catch (NoSuchElementException e) {
-                out.append("nobody left");
+                out.append("no members");
             }
             System.out.println(out.toString().trim().replace(", ", ","));
         }

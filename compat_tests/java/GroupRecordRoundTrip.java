@@ -4,8 +4,8 @@ import java.util.HexFormat;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
 import org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde;
 
-/** Reads group records with Kafka's own classes and writes them again. A line in and out: key and value in hex. */
-public class Serde {
+/** Decodes and encodes group records with GroupCoordinatorRecordSerde. Input and output lines: key and value in hex. */
+public class GroupRecordRoundTrip {
     public static void main(String[] args) throws Exception {
         GroupCoordinatorRecordSerde serde = new GroupCoordinatorRecordSerde();
         HexFormat hex = HexFormat.of();

@@ -6,8 +6,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-/** Transactions of Kafka's own producer: java Transact BOOTSTRAP TOPIC ID [TOPIC ID]; a line for each thing that happened. */
-public class Transact {
+/** Transactions of Kafka's producer: java TransactionalProducer BOOTSTRAP TOPIC ID [TOPIC ID]; prints a line per step. */
+public class TransactionalProducer {
     static KafkaProducer<String, String> producer(String bootstrap, String id) {
         Properties p = new Properties();
         p.put("bootstrap.servers", bootstrap);
@@ -30,7 +30,7 @@ public class Transact {
         }
     }
 
-    /** Who ends a transaction has his answer before its markers are written. */
+    /** Wait for the transaction markers: EndTxn is answered before they are written. */
     static void awaitMarkers(String bootstrap, String topic) throws Exception {
         List<TopicPartition> parts = List.of(new TopicPartition(topic, 0), new TopicPartition(topic, 1));
         while (!ends(bootstrap, parts, "read_committed").equals(ends(bootstrap, parts, "read_uncommitted")))
@@ -72,7 +72,7 @@ public class Transact {
         System.out.println("aborted");
         first.beginTransaction();
         first.abortTransaction();
-        System.out.println("aborted nothing");
+        System.out.println("aborted empty");
         for (int i = 0; i < 20; i++) {
             first.beginTransaction();
             send(first, topic, "c" + i + "-");
@@ -83,14 +83,14 @@ public class Transact {
         send(first, topic, "d");
         KafkaProducer<String, String> second = producer(bootstrap, id);
         second.initTransactions();
-        System.out.println("second began");
+        System.out.println("second initialized");
         try {
             send(first, topic, "e");
             first.commitTransaction();
             System.out.println("not fenced");
         } catch (Exception e) {
-            Throwable why = e.getCause() == null ? e : e.getCause();
-            System.out.println("fenced: " + why.getClass().getSimpleName());
+            Throwable cause = e.getCause() == null ? e : e.getCause();
+            System.out.println("fenced: " + cause.getClass().getSimpleName());
         }
         second.beginTransaction();
         send(second, topic, "f");

@@ -7,11 +7,10 @@ import org.apache.kafka.streams.*;
 import org.apache.kafka.streams.kstream.*;
 
 /**
- * Counts words with Kafka Streams and group.protocol=streams: from the topic "lines", by the word, to "counts". Takes
- * the bootstrap servers, a directory for its state, a port others may ask it at, and perhaps a file of more settings.
- * Says each state it is in.
+ * Word count with Kafka Streams and group.protocol=streams from topic "lines" to topic "counts". Arguments: bootstrap
+ * servers, state directory, port of application.server, and optionally a properties file. Prints each state.
  */
-public class Words {
+public class StreamsWordCount {
     public static void main(String[] args) throws Exception {
         Properties p = new Properties();
         p.put("bootstrap.servers", args[0]);
@@ -27,8 +26,8 @@ public class Words {
         p.put("default.key.serde", Serdes.StringSerde.class.getName());
         p.put("default.value.serde", Serdes.StringSerde.class.getName());
         if (args.length > 3)
-            try (Reader more = new FileReader(args[3])) {
-                p.load(more);
+            try (Reader overrides = new FileReader(args[3])) {
+                p.load(overrides);
             }
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream("lines")
@@ -39,7 +38,7 @@ public class Words {
             .mapValues(count -> Long.toString(count))
             .to("counts");
         KafkaStreams streams = new KafkaStreams(builder.build(), p);
-        streams.setStateListener((now, before) -> System.out.println("STATE " + now));
+        streams.setStateListener((state, previous) -> System.out.println("STATE " + state));
         Runtime.getRuntime().addShutdownHook(new Thread(streams::close));
         streams.start();
         Thread.sleep(Long.MAX_VALUE);

@@ -13,10 +13,10 @@ import org.apache.kafka.storage.internals.log.*;
 import org.apache.kafka.server.common.*;
 
 /**
- * Validates record batches with Kafka's own LogValidator and reads them as its consumer does. A line in: a batch in
- * base64. A line out: the error code of an append, then "read COUNT CRC" of the keys and values, or "refused CLASS".
+ * Record batches validated by Kafka's LogValidator and read as by its consumer. An input line is a batch in base64. An
+ * output line has the error code of the append, then "read COUNT CRC" of the keys and values, or "refused CLASS".
  */
-public class Validate {
+public class BatchValidation {
     static final LogValidator.MetricsRecorder METRICS = new LogValidator.MetricsRecorder() {
         public void recordInvalidMagic() {}
         public void recordInvalidOffset() {}

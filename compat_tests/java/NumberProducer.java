@@ -3,12 +3,11 @@ import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.serialization.*;
 
 /**
- * Writes numbers with acks=all, idempotent as by default, to the partitions of a topic in turn, until standard input
- * ends. Arguments: bootstrap, topic, partitions, records a second,
- * milliseconds that a broker's answer is waited for. A line out for each record that was acknowledged:
- * number, partition, offset, nanoseconds of the monotonic clock; or "refused" and why.
+ * Produces numbers with acks=all and idempotence to the partitions of a topic in turn, until the end of standard input.
+ * Arguments: bootstrap, topic, partitions, records per second, request timeout (ms). Prints a line per acknowledged
+ * record: number, partition, offset, monotonic clock (ns); or "refused" and the error.
  */
-public class Produce {
+public class NumberProducer {
     public static void main(String[] args) throws Exception {
         int partitions = Integer.parseInt(args[2]);
         long pauseNs = 1_000_000_000L / Integer.parseInt(args[3]);
@@ -17,13 +16,13 @@ public class Produce {
         try (var producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
             long next = System.nanoTime();
             for (int number = 0; System.in.available() == 0; number++) {
-                int own = number;
+                int sent = number;
                 String value = Integer.toString(number);
                 producer.send(new ProducerRecord<>(args[1], number % partitions, null, value), (data, error) -> {
-                    String told = error != null
+                    String result = error != null
                         ? "refused " + error
-                        : own + " " + data.partition() + " " + data.offset() + " " + System.nanoTime();
-                    System.out.println(told);
+                        : sent + " " + data.partition() + " " + data.offset() + " " + System.nanoTime();
+                    System.out.println(result);
                 });
                 next = Math.max(next + pauseNs, System.nanoTime());
                 Thread.sleep(Math.max(0, (next - System.nanoTime()) / 1_000_000));

@@ -3,8 +3,8 @@ import java.util.*;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.streams.tests.SmokeTestDriver;
 
-/** Kafka Streams' own smoke test, for as long as is wanted: java Smoke BOOTSTRAP KEYS RECORDS_PER_KEY SECONDS REPLICAS. */
-public class Smoke {
+/** Kafka Streams' smoke test for a number of seconds: java StreamsSmokeTest BOOTSTRAP KEYS RECORDS_PER_KEY SECONDS REPLICAS. */
+public class StreamsSmokeTest {
     static final int PARTITIONS = 3;
 
     public static void main(String[] args) throws Exception {

@@ -4,8 +4,8 @@ import java.util.*;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 
-/** For each file of client settings named: its name, and whether a cluster lets such a client in, or why it does not. */
-public class LogIn {
+/** Connects with each file of client settings; prints its name and "in" if the client is authenticated, else the error. */
+public class ClientAuthentication {
     public static void main(String[] args) throws Exception {
         for (String file : args) {
             Properties settings = new Properties();
@@ -14,16 +14,16 @@ public class LogIn {
             }
             settings.put("default.api.timeout.ms", "6000");
             settings.put("request.timeout.ms", "6000");
-            String said;
+            String result;
             try (Admin admin = Admin.create(settings)) {
                 admin.describeCluster().clusterId().get();
-                said = "in";
+                result = "in";
             } catch (ExecutionException error) {
-                said = error.getCause().getClass().getSimpleName() + ": " + error.getCause().getMessage();
+                result = error.getCause().getClass().getSimpleName() + ": " + error.getCause().getMessage();
             } catch (Exception error) {
-                said = error.getClass().getSimpleName() + ": " + error.getMessage();
+                result = error.getClass().getSimpleName() + ": " + error.getMessage();
             }
-            System.out.println(Paths.get(file).getFileName() + "\t" + said.replace('\n', ' '));
+            System.out.println(Paths.get(file).getFileName() + "\t" + result.replace('\n', ' '));
         }
     }
 }

@@ -7,13 +7,13 @@ import org.apache.kafka.metadata.*;
 import org.apache.kafka.server.common.MetadataVersion;
 
 /**
- * Changes partitions with Kafka's own class. A line in: replicas isr elr lastKnownElr adding removing directories
- * leader recovering alive minIsr elr? election, then what is asked for: isr replicas adding removing lost recovery
- * directories; lists with commas, "-" for none at all, "_" for an empty one. A line out: the fields of the record as
- * leader isr elr lastKnownElr replicas adding removing directories recovery, or "none". A directory is a number; where
- * a replica lies that nobody placed is 900 and its broker's number.
+ * Records of Kafka's PartitionChangeBuilder. An input line is the present state: replicas isr elr lastKnownElr adding
+ * removing directories leader recovering alive minIsr elr? election, then the target state: isr replicas adding removing
+ * uncleanShutdown recovery directories. Lists have commas; "-" is no list, "_" an empty one. An output line has the
+ * fields of the record: leader isr elr lastKnownElr replicas adding removing directories recovery, or "none". A directory
+ * is a number; the default directory of a broker is 900 plus its id.
  */
-public class Change {
+public class PartitionChanges {
     static List<Integer> list(String text) {
         if (text.equals("_")) return List.of();
         return Arrays.stream(text.split(",")).map(Integer::valueOf).collect(Collectors.toList());
@@ -36,15 +36,15 @@ public class Change {
     public static void main(String[] args) {
         Scanner in = new Scanner(System.in);
         StringBuilder out = new StringBuilder();
-        while (in.hasNextLine()) out.append(answer(in.nextLine().split(" "))).append('\n');
+        while (in.hasNextLine()) out.append(change(in.nextLine().split(" "))).append('\n');
         System.out.print(out);
     }
 
-    static String answer(String[] w) {
+    static String change(String[] w) {
         PartitionRegistration partition = new PartitionRegistration.Builder()
             .setReplicas(array(w[0])).setIsr(array(w[1])).setElr(array(w[2])).setLastKnownElr(array(w[3]))
             .setAddingReplicas(array(w[4])).setRemovingReplicas(array(w[5]))
-            .setDirectories(list(w[6]).stream().map(Change::dir).toArray(Uuid[]::new))
+            .setDirectories(list(w[6]).stream().map(PartitionChanges::dir).toArray(Uuid[]::new))
             .setLeader(Integer.valueOf(w[7])).setLeaderEpoch(1).setPartitionEpoch(1)
             .setLeaderRecoveryState(LeaderRecoveryState.of(Byte.parseByte(w[8]))).build();
         Set<Integer> alive = new HashSet<>(list(w[9]));

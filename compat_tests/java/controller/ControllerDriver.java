@@ -16,12 +16,12 @@ import org.apache.kafka.server.common.*;
 import org.apache.kafka.timeline.SnapshotRegistry;
 
 /**
- * Kafka's own controller classes, driven step by step from standard input, each step a frame: int length, byte what,
- * short version, then the bytes of a request or record. What comes back: int count of records, each as int length and
- * bytes (they are replayed here already), short error, int length and bytes of the answer (-1: none). It lies in
- * Kafka's package because the classes that decide are visible only there.
+ * Driver of Kafka's controller classes. Each step is a frame on standard input: int length, byte code, short version,
+ * then the bytes of a request or record. Each result is written to standard output: int number of records, each record
+ * as int length and bytes (already replayed), short error code, int length and bytes of the response (-1: none). The
+ * class is in Kafka's package because ReplicationControlManager and its dependencies are package-private.
  */
-public class Controlled {
+public class ControllerDriver {
     static class Clock implements Time {
         long ms = 1_000_000;
 
@@ -46,7 +46,7 @@ public class Controlled {
         }
     }
 
-    static class Answer {
+    static class StepResult {
         List<ApiMessageAndVersion> records = List.of();
         short error = 0;
         ApiMessage message = null;
@@ -62,12 +62,12 @@ public class Controlled {
     final ReplicationControlManager replication;
     long nextOffset = 0;
 
-    Controlled(String clusterId, int sessionMs) {
-        ReplicationControlManager[] late = new ReplicationControlManager[1];
+    ControllerDriver(String clusterId, int sessionMs) {
+        ReplicationControlManager[] replicationRef = new ReplicationControlManager[1];
         cluster = new ClusterControlManager.Builder().setSnapshotRegistry(snapshots).setTime(clock).setClusterId(clusterId)
             .setSessionTimeoutNs(TimeUnit.MILLISECONDS.toNanos(sessionMs)).setFeatureControlManager(features)
-            .setBrokerShutdownHandler((id, clean, records) -> late[0].handleBrokerShutdown(id, clean, records)).build();
-        replication = late[0] = new ReplicationControlManager.Builder().setSnapshotRegistry(snapshots)
+            .setBrokerShutdownHandler((id, clean, records) -> replicationRef[0].handleBrokerShutdown(id, clean, records)).build();
+        replication = replicationRef[0] = new ReplicationControlManager.Builder().setSnapshotRegistry(snapshots)
             .setConfigurationControl(configs).setClusterControl(cluster).setFeatureControl(features).build();
     }
 
@@ -84,8 +84,8 @@ public class Controlled {
         else throw new IllegalArgumentException(record.toString());
     }
 
-    <T> T take(Answer answer, ControllerResult<T> result) {
-        answer.records = result.records();
+    <T> T recordResult(StepResult stepResult, ControllerResult<T> result) {
+        stepResult.records = result.records();
         return result.response();
     }
 
@@ -94,71 +94,71 @@ public class Controlled {
             new RequestHeader(key, version, "", 0).data(), KafkaPrincipal.ANONYMOUS, OptionalLong.empty());
     }
 
-    void decide(int what, short version, ByteBufferAccessor in, Answer answer) {
-        switch (what) {
+    void decide(int code, short version, ByteBufferAccessor in, StepResult stepResult) {
+        switch (code) {
             case 10 -> {
                 BrokerRegistrationRequestData request = new BrokerRegistrationRequestData(in, version);
                 Map<String, Short> finalized = new HashMap<>(features.finalizedFeatures(Long.MAX_VALUE).featureMap());
                 finalized.put(KRaftVersion.FEATURE_NAME, (short) 1);
-                var known = new FinalizedControllerFeatures(finalized, Long.MAX_VALUE);
-                var reply = take(answer, cluster.registerBroker(request, nextOffset, known, version >= 3));
-                answer.message = new BrokerRegistrationResponseData().setBrokerEpoch(reply.epoch());
+                var finalizedFeatures = new FinalizedControllerFeatures(finalized, Long.MAX_VALUE);
+                var reply = recordResult(stepResult, cluster.registerBroker(request, nextOffset, finalizedFeatures, version >= 3));
+                stepResult.message = new BrokerRegistrationResponseData().setBrokerEpoch(reply.epoch());
             }
             case 11 -> {
                 BrokerHeartbeatRequestData request = new BrokerHeartbeatRequestData(in, version);
                 cluster.trackBrokerHeartbeat(request.brokerId(), request.brokerEpoch());
                 OptionalLong registered = cluster.registerBrokerRecordOffset(request.brokerId());
                 if (registered.isEmpty()) throw new org.apache.kafka.common.errors.StaleBrokerEpochException("");
-                var reply = take(answer, replication.processBrokerHeartbeat(request, registered.getAsLong()));
+                var reply = recordResult(stepResult, replication.processBrokerHeartbeat(request, registered.getAsLong()));
                 if (reply.inControlledShutdown()) {
                     cluster.heartbeatManager().maybeUpdateControlledShutdownOffset(
-                        request.brokerId(), nextOffset + answer.records.size() - 1);
+                        request.brokerId(), nextOffset + stepResult.records.size() - 1);
                 }
-                answer.message = new BrokerHeartbeatResponseData().setIsCaughtUp(reply.isCaughtUp())
+                stepResult.message = new BrokerHeartbeatResponseData().setIsCaughtUp(reply.isCaughtUp())
                     .setIsFenced(reply.isFenced()).setShouldShutDown(reply.shouldShutDown());
             }
-            case 12 -> answer.message = take(answer, replication.alterPartition(
+            case 12 -> stepResult.message = recordResult(stepResult, replication.alterPartition(
                 context(ApiKeys.ALTER_PARTITION, version), new AlterPartitionRequestData(in, version)));
-            case 13 -> answer.message = take(answer, replication.electLeaders(new ElectLeadersRequestData(in, version)));
-            case 14 -> answer.message = take(answer, replication.alterPartitionReassignments(
+            case 13 -> stepResult.message = recordResult(stepResult, replication.electLeaders(new ElectLeadersRequestData(in, version)));
+            case 14 -> stepResult.message = recordResult(stepResult, replication.alterPartitionReassignments(
                 new AlterPartitionReassignmentsRequestData(in, version)));
-            case 15 -> answer.message = replication.listPartitionReassignments(
+            case 15 -> stepResult.message = replication.listPartitionReassignments(
                 new ListPartitionReassignmentsRequestData(in, version).topics(), Long.MAX_VALUE);
-            case 16 -> take(answer, replication.unregisterBroker(new UnregisterBrokerRequestData(in, version).brokerId()));
-            case 17 -> answer.error = (short) (take(answer, replication.maybeFenceOneStaleBroker()) ? 1 : 0);
-            case 18 -> answer.error = (short) (take(answer, replication.maybeBalancePartitionLeaders()) ? 1 : 0);
-            case 19 -> answer.error = (short) (take(answer, replication.maybeElectUncleanLeaders()) ? 1 : 0);
-            case 20 -> answer.message = take(answer, replication.handleAssignReplicasToDirs(
+            case 16 -> recordResult(stepResult, replication.unregisterBroker(new UnregisterBrokerRequestData(in, version).brokerId()));
+            case 17 -> stepResult.error = (short) (recordResult(stepResult, replication.maybeFenceOneStaleBroker()) ? 1 : 0);
+            case 18 -> stepResult.error = (short) (recordResult(stepResult, replication.maybeBalancePartitionLeaders()) ? 1 : 0);
+            case 19 -> stepResult.error = (short) (recordResult(stepResult, replication.maybeElectUncleanLeaders()) ? 1 : 0);
+            case 20 -> stepResult.message = recordResult(stepResult, replication.handleAssignReplicasToDirs(
                 new AssignReplicasToDirsRequestData(in, version)));
-            default -> throw new IllegalArgumentException("" + what);
+            default -> throw new IllegalArgumentException("" + code);
         }
     }
 
-    Answer step(int what, short version, ByteBuffer body) {
-        Answer answer = new Answer();
+    StepResult step(int code, short version, ByteBuffer body) {
+        StepResult stepResult = new StepResult();
         ByteBufferAccessor in = new ByteBufferAccessor(body);
-        if (what == 0) {
+        if (code == 0) {
             replay(new MetadataRecordSerde().read(in, body.remaining()).message());
-        } else if (what == 1) {
+        } else if (code == 1) {
             clock.ms += body.getLong();
-        } else if (what == 2) {
+        } else if (code == 2) {
             cluster.deactivate();
             cluster.activate();
         } else {
             try {
-                decide(what, version, in, answer);
+                decide(code, version, in, stepResult);
             } catch (org.apache.kafka.common.errors.ApiException error) {
-                answer.error = Errors.forException(error).code();
+                stepResult.error = Errors.forException(error).code();
             }
-            for (ApiMessageAndVersion record : answer.records) replay(record.message());
+            for (ApiMessageAndVersion record : stepResult.records) replay(record.message());
         }
-        return answer;
+        return stepResult;
     }
 
     public static void main(String[] args) throws Exception {
         DataInputStream in = new DataInputStream(new BufferedInputStream(System.in, 1 << 20));
         DataOutputStream out = new DataOutputStream(new BufferedOutputStream(System.out, 1 << 16));
-        Controlled now = null;
+        ControllerDriver driver = null;
         while (true) {
             int length;
             try {
@@ -166,29 +166,29 @@ public class Controlled {
             } catch (EOFException end) {
                 break;
             }
-            int what = in.readByte();
+            int code = in.readByte();
             short version = in.readShort();
             byte[] bytes = in.readNBytes(length - 3);
-            if (what == 99) {
-                now = new Controlled(new String(bytes), version);
+            if (code == 99) {
+                driver = new ControllerDriver(new String(bytes), version);
                 continue;
             }
-            Answer answer = now.step(what, version, ByteBuffer.wrap(bytes));
-            out.writeInt(answer.records.size());
+            StepResult stepResult = driver.step(code, version, ByteBuffer.wrap(bytes));
+            out.writeInt(stepResult.records.size());
             ObjectSerializationCache cache = new ObjectSerializationCache();
             MetadataRecordSerde serde = new MetadataRecordSerde();
-            for (ApiMessageAndVersion record : answer.records) {
+            for (ApiMessageAndVersion record : stepResult.records) {
                 ByteBuffer buffer = ByteBuffer.allocate(serde.recordSize(record, cache));
                 serde.write(record, cache, new ByteBufferAccessor(buffer));
                 out.writeInt(buffer.position());
                 out.write(buffer.array(), 0, buffer.position());
             }
-            out.writeShort(answer.error);
-            if (answer.message == null) {
+            out.writeShort(stepResult.error);
+            if (stepResult.message == null) {
                 out.writeInt(-1);
             } else {
-                ByteBuffer buffer = ByteBuffer.allocate(answer.message.size(cache, version));
-                answer.message.write(new ByteBufferAccessor(buffer), cache, version);
+                ByteBuffer buffer = ByteBuffer.allocate(stepResult.message.size(cache, version));
+                stepResult.message.write(new ByteBufferAccessor(buffer), cache, version);
                 out.writeInt(buffer.position());
                 out.write(buffer.array(), 0, buffer.position());
             }

@@ -2,8 +2,11 @@ import java.util.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.serialization.*;
 
-/** What ending transactions takes: java Commits BOOTSTRAP TOPIC ID COUNT RECORDS; a line of numbers, in microseconds. */
-public class Commits {
+/**
+ * Latency of transactions: java CommitLatency BOOTSTRAP TOPIC TRANSACTIONAL_ID COUNT RECORDS. Prints median and 99th
+ * percentile of commits, then of whole transactions, in microseconds.
+ */
+public class CommitLatency {
     public static void main(String[] args) throws Exception {
         int count = Integer.parseInt(args[3]), records = Integer.parseInt(args[4]);
         Properties p = new Properties();
@@ -14,23 +17,23 @@ public class Commits {
                 new KafkaProducer<>(p, new ByteArraySerializer(), new ByteArraySerializer())) {
             producer.initTransactions();
             for (int n = 0; n < count; n++) {
-                long began = System.nanoTime();
+                long startNs = System.nanoTime();
                 producer.beginTransaction();
                 for (int i = 0; i < records; i++)
                     producer.send(new ProducerRecord<>(args[1], new byte[100]));
                 producer.flush();
-                long written = System.nanoTime();
+                long flushedNs = System.nanoTime();
                 producer.commitTransaction();
-                long ended = System.nanoTime();
-                if (n >= count / 4) {  // before, the compiler is at work
-                    commits.add((ended - written) / 1000);
-                    all.add((ended - began) / 1000);
+                long endNs = System.nanoTime();
+                if (n >= count / 4) {  // the JVM compiles the code during the first quarter
+                    commits.add((endNs - flushedNs) / 1000);
+                    all.add((endNs - startNs) / 1000);
                 }
             }
         }
-        for (List<Long> each : List.of(commits, all)) {
-            Collections.sort(each);
-            System.out.print(each.get(each.size() / 2) + " " + each.get(each.size() * 99 / 100) + " ");
+        for (List<Long> latencies : List.of(commits, all)) {
+            Collections.sort(latencies);
+            System.out.print(latencies.get(latencies.size() / 2) + " " + latencies.get(latencies.size() * 99 / 100) + " ");
         }
         System.out.println();
     }
