@@ -72,7 +72,7 @@ class KafkaTools:
         self._folder, self._names = folder, three.names()
         self._peers = [RawClient(port) for port in three.brokers]
         self._process = subprocess.Popen(
-            ["java", "-cp", classpath(), str(Path(__file__).parent.parent / "java" / "CommandLineTools.java")],
+            ["java", "-cp", classpath(), str(Path(__file__).parent.parent / "java" / "KafkaTools.java")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

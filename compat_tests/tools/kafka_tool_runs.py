@@ -146,7 +146,7 @@ class ToolPair:
         address = f"127.0.0.1:{port}"
         self._names = {"at": f"--bootstrap-server {address}", "address": address, **names}
         self._jvm = subprocess.Popen(
-            ["java", "-Xmx256m", "-cp", classpath(), str(Path(__file__).parent.parent / "java" / "CommandLineTools.java")],
+            ["java", "-Xmx256m", "-cp", classpath(), str(Path(__file__).parent.parent / "java" / "KafkaTools.java")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -55,7 +55,9 @@ def test_drawn_settings_are_accepted_and_parsed_as_by_kafka() -> None:
         assert {name for x in drawn if x.kind == kind for name in x.settings} == set(table), "every setting is drawn"
     drawn += [rest for x in drawn if (rest := without_documented_differences(x)) is not x and rest.settings]
     found = []
-    for case, theirs in zip(drawn, run_kafka_rules("ConfigValidation.java", [x.to_request_text for x in drawn]), strict=True):
+    for case, theirs in zip(
+        drawn, run_kafka_rules("ConfigValidation.java", [x.to_request_text for x in drawn]), strict=True
+    ):
         mine = parse_with_ottla(case)
         if is_different(case, mine, theirs) and not is_documented_difference(case, mine, theirs):
             found.append(f"{case.kind} {case.settings}: {mine!r}, Kafka: {theirs}")

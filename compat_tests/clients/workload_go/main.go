@@ -1,5 +1,5 @@
 // Driver of franz-go for compat_tests/workloads, and the proxy that counts the requests of all clients.
-// It reads jobs from stdin and writes results to stdout, one JSON object on a line.
+// Jobs are read from stdin and results written to stdout, a JSON object per line.
 package main
 
 import (

@@ -49,7 +49,7 @@ func (p *proxy) serve(client net.Conn) {
 	p.forward(client, broker)
 }
 
-// forward copies whole requests. Of each it reads the size, the header up to the client id, and nothing else.
+// forward copies whole requests. Only the size and the header up to the client id are decoded.
 func (p *proxy) forward(client io.Reader, broker io.Writer) {
 	head := make([]byte, 14)
 	for {
@@ -81,7 +81,7 @@ func (p *proxy) count(id string, key int16) {
 	p.counts[id][key]++
 }
 
-// sum returns the requests of all clients whose id begins with prefix, by API key.
+// sum returns the requests of all clients with an id that begins with prefix, by API key.
 func (p *proxy) sum(prefix string) map[int16]int64 {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

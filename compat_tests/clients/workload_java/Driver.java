@@ -1,5 +1,5 @@
 // Driver of Kafka's own Java clients for compat_tests/workloads.
-// It reads jobs from stdin and writes results to stdout, one JSON object on a line; each job runs in its own thread.
+// Jobs are read from stdin and results written to stdout, a JSON object per line; each job runs in its own thread.
 import com.fasterxml.jackson.databind.*;
 import com.fasterxml.jackson.databind.node.*;
 import java.io.*;

@@ -120,7 +120,7 @@ class KafkaTestUtils(settings: Map[String, Object] = Map.empty, secure: Boolean 
   def sendMessages(records: Array[ProducerRecord[String, String]]): Seq[(String, RecordMetadata)] =
     sendMessages(records.toSeq)
 
-  /** One at a time: the suites expect a batch for each record, and round robin among partitions without a key. */
+  /** Send records singly: the suites expect a batch for each record, and round robin among partitions without a key. */
   def sendMessages(records: Seq[ProducerRecord[String, String]]): Seq[(String, RecordMetadata)] = {
     val producer = new KafkaProducer[String, String](producerConfiguration)
     try records.map(record => record.value -> get(producer.send(record))) finally producer.close()

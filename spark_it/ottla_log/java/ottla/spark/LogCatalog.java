@@ -205,7 +205,7 @@ final class LogCatalog {
         }
     }
 
-    /** Return the high watermark of a partition, its last stable offset or its log end offset, as the options say. */
+    /** Return the high watermark of a partition, its last stable offset or its log end offset, depending on the options. */
     long endOffset(TopicPartition partition) {
         return endOffsets.get(partition);
     }

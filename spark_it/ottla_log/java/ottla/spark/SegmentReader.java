@@ -109,7 +109,7 @@ final class SegmentReader implements Closeable {
         return false;
     }
 
-    /** Return the bytes of the batch whose header is decoded. */
+    /** Return the bytes of the batch with the decoded header. */
     byte[] readWholeBatch() throws IOException {
         byte[] out = new byte[header.sizeInBytes];
         input.read(out, 0, out.length, position());
@@ -136,7 +136,7 @@ final class SegmentReader implements Closeable {
                 : "offsets " + header.baseOffset + " to " + header.lastOffset + " behind offset " + lastOffset;
     }
 
-    /** Move behind the batch whose header is decoded. */
+    /** Move behind the batch with the decoded header. */
     void advance() {
         at += header.sizeInBytes;
         lastOffset = header.lastOffset;

@@ -14,7 +14,7 @@ import org.slf4j.LoggerFactory;
  * Runs Kafka's command-line tools in one JVM. An input line is a call: class and arguments, separated by tabs. The output
  * of a call has lines that begin with 1 (stdout) or 2 (stderr), then a line with the exit status.
  */
-public class CommandLineTools {
+public class KafkaTools {
     static class ToolExit extends RuntimeException { }
 
     static ByteArrayOutputStream[] output = new ByteArrayOutputStream[2];
@@ -30,7 +30,7 @@ public class CommandLineTools {
 
     public static void main(String[] args) throws Exception {
         PrintStream out = System.out;
-        LoggerFactory.getLogger(CommandLineTools.class); // binds the logger to the original System.err
+        LoggerFactory.getLogger(KafkaTools.class); // binds the logger to the original System.err
         Exit.setExitProcedure((code, message) -> {
             if (message != null) System.err.println(message);
             end(code);
@@ -64,13 +64,13 @@ public class CommandLineTools {
             hooks.forEach(Runnable::run);
             hooks.clear();
             end(0);
-            for (int i = 0; i < 2; i++) completeOutput[i].lines().forEach(new Line(out, i + 1)::print);
+            for (int i = 0; i < 2; i++) completeOutput[i].lines().forEach(new TaggedText(out, i + 1)::print);
             out.println("= " + status);
             out.flush();
         }
     }
 
-    record Line(PrintStream out, int stream) {
+    record TaggedText(PrintStream out, int stream) {
         void print(String text) {
             out.println(stream + " " + text);
         }
