@@ -105,6 +105,27 @@ def comments(path: str, source: str) -> Iterator[ProseText]:
         yield ProseText(path, start, "comment", " ".join(words))
 
 
+OTHER_LANGUAGES = (".java", ".go", ".rs", ".mjs", ".cjs", ".js", ".ts", ".scala", ".c", ".sh")
+"""Suffixes of source files in other languages than Python."""
+_STRINGS = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|`[^`]*`"
+_C_TOKEN = re.compile(rf"(?P<string>{_STRINGS})|(?P<comment>//[^\n]*|/\*.*?\*/)", re.DOTALL)
+_SHELL_TOKEN = re.compile(rf"(?P<string>{_STRINGS})|(?P<comment>(?<!\S)#[^\n]*)")
+
+
+def source_comments(path: str, source: str) -> tuple[list[ProseText], str]:
+    """Return the comments of a source file in one of `OTHER_LANGUAGES`, and its code without them and without strings.
+
+    Each comment is a text of its own. In Java and its like those of classes and methods are comments, too.
+    """
+    pattern = _SHELL_TOKEN if path.endswith(".sh") else _C_TOKEN
+    found = []
+    for token in pattern.finditer(source):
+        if token["comment"]:
+            text = " ".join(part.strip("/*# \t") for part in token["comment"].splitlines())
+            found.append(ProseText(path, source.count("\n", 0, token.start()) + 1, "comment", text.strip()))
+    return found, pattern.sub(" ", source)
+
+
 def files(*suffixes: str) -> list[str]:
     """Return the paths of the project's files that end in one of `suffixes`, sorted, relative to its root.
 

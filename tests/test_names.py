@@ -85,10 +85,14 @@ REPLACED_NAMES = frozenset(_FORMER_NAMES.split())
 """Former names of modules, functions, methods, fields and constants, without leading underscores and in lower case."""
 
 
+def parts(name: str) -> list[str]:
+    """Return the words that a name in camel case or with underscores consists of, in lower case."""
+    return [each.lower() for each in re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[a-z0-9]+", name)]
+
+
 def words(name: str) -> list[str]:
     """Return the words of a name that no name may have."""
-    found = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[a-z0-9]+", name)
-    return [each for each in map(str.lower, found) if each in WORDS]
+    return [each for each in parts(name) if each in WORDS]
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from devtools import prose
+from tests.test_names import LOCAL_WORDS, REPLACED, parts, words
 
 ROOT = prose.ROOT
 MAX_OPENINGS = 0.005
@@ -17,6 +19,30 @@ MAX_COUNTED_PER_THOUSAND = 1.2
 MAX_WORDS_PER_SENTENCE = 30.0
 PACKAGES = ("wire", "log", "controller", "broker", "ottla", "compat_tests", "tests", "sim", "spark_it", "devtools")
 """Packages with tests and support."""
+
+
+FORMER_TYPES = set(REPLACED.split()) - {"LeaderEpochs"}
+"""Former class names; those of the leader epochs of a log keep their name in Java."""
+FLOOR = {"floor"}
+"""Java's name of a lookup in a sorted map, such as in ``floorEntry``."""
+
+
+def replaced_in_source(name: str, source: str) -> list[str]:
+    """Return the comments and identifiers with a replaced word in a source file of another language than Python.
+
+    A comment must not open with a pronoun either. Names of files and classes have fewer words to choose from.
+    """
+    comments, code = prose.source_comments(name, source)
+    patterns = (*prose.COUNTED.values(), prose.REPLACED)
+    found = [
+        f"{x.lineno}: {x.text}"
+        for x in comments
+        if prose.opens_with_pronoun(x.text) or any(each.search(prose.plain(x.text)) for each in patterns)
+    ]
+    names = dict.fromkeys(each for each in re.findall(r"[A-Za-z_]\w*", code) if not each.isupper())
+    types = [Path(name).stem, *re.findall(r"\b(?:class|record|interface|enum|object|struct|type)\s+(\w+)", code)]
+    found += [each for each in names if (LOCAL_WORDS - FLOOR) & set(parts(each))]
+    return found + [each for each in types if words(each) or each in FORMER_TYPES]
 
 
 def modules(*, tests: bool) -> list[str]:
@@ -100,6 +126,31 @@ def test_paragraphs_leaves_out_code_and_targets_of_links() -> None:
     assert [block.split() for block in prose.paragraphs(page)] == [["#", "A"], ["[a", "b", "and"], []]
 
 
+def test_sources_in_other_languages_have_no_replaced_word() -> None:
+    names = prose.files(*prose.OTHER_LANGUAGES)
+    found = {name: replaced_in_source(name, (ROOT / name).read_text()) for name in names}
+    assert names
+    assert {name: flagged for name, flagged in found.items() if flagged} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "found"),
+    [
+        ("A.java", "/** Who ends a transaction. */\nclass A { }", ["1: Who ends a transaction."]),
+        ("A.java", "class A {\n  /** Sent twice:\n   * nobody reads. */\n}", ["2: Sent twice: nobody reads."]),
+        ("A.java", "class Door { int told; }", ["Door", "told", "Door"]),
+        ("Shared.java", "class A { }", ["Shared"]),
+        ("Said.java", "class A { }", ["Said"]),
+        ("a.go", 'x := "// who" // door', ["1: door"]),
+        ("a.rs", "let who_it_is = 1;", ["who_it_is"]),
+        ("a.sh", "echo ${x#who}  # asked by nobody", ["who", "1: asked by nobody"]),
+        ("a.mjs", "const s = 'who said' // a record", []),
+    ],
+)
+def test_replaced_in_source_returns_comments_and_identifiers(name: str, source: str, found: list[str]) -> None:
+    assert sorted(replaced_in_source(name, source)) == sorted(found)
+
+
 def test_pages_have_short_sentences() -> None:
     long = {}
     for name in prose.files(".md"):
@@ -110,7 +161,7 @@ def test_pages_have_short_sentences() -> None:
 
 
 def test_spelling_is_right() -> None:
-    names = [name for name in prose.files(".py", ".md") if "equivalent" not in name]
+    names = [name for name in prose.files(".py", ".md", *prose.OTHER_LANGUAGES) if "equivalent" not in name]
     command = [sys.executable, "-m", "codespell_lib", "--ignore-words", str(Path(__file__).with_name("spelling.txt"))]
     done = subprocess.run([*command, *names], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
