@@ -32,7 +32,7 @@ test: setup
 
 test-fast: setup
 	$(BIN)/python -m pytest -n 2 wire log controller broker ottla/env ottla/jobs ottla/runtime \
-		ottla/client ottla/cli ottla/tools sim devtools tests
+		ottla/client ottla/cli ottla/tools ottla/console sim devtools tests
 
 lint: setup
 	$(BIN)/python -m pytest tests

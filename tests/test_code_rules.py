@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import grimp
@@ -349,3 +350,11 @@ def test_modules_have_no_import_cycles() -> None:
     modules = {m for m in graph.modules if ".tests" not in m} - {"ottla"}  # public names, for type checkers only
     assert not find_import_cycles({m: graph.find_modules_directly_imported_by(m) & modules for m in modules})
     assert find_import_cycles({"a": {"b"}, "b": {"a"}, "c": {"a"}, "d": set()}) == [["a", "b", "c"]]
+
+
+def test_all_test_modules_are_below_the_paths_that_pytest_collects() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    collected = [(ROOT / name).resolve() for name in settings["testpaths"]]
+    modules = [path for path in sources() if path.name.startswith("test_")]
+    assert modules
+    assert not [path for path in modules if not any(path.resolve().is_relative_to(each) for each in collected)]
