@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies
 
 from ottla.log.java_properties import MalformedProperties, dumps, dumps_settings, load_settings, loads, parse
 
@@ -65,10 +64,10 @@ def test_dumps_settings_leaves_addresses_readable() -> None:
     )
 
 
-_TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+_TEXTS = strategies.text(strategies.characters(exclude_categories=["Cs"]))
 
 
-@given(st.dictionaries(_TEXTS, _TEXTS))
+@given(strategies.dictionaries(_TEXTS, _TEXTS))
 def test_loads_of_dumped_properties_returns_the_same(values: dict[str, str]) -> None:
     assert loads(dumps(values).encode()) == values
     assert loads(dumps_settings(values).encode()) == values

@@ -5,7 +5,7 @@ A message is a :class:`Message` subclass whose annotations contain a :class:`Wir
     class Heartbeat(Message):
         SPEC: ClassVar[MessageSpec] = request(12, "0-4", "4+", "broker")
         group_id: String = ""
-        group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
+        group_instance_id: Annotated[str | None, wire_field("string", "3+", nullable="3+")] = None
 
 One class has the fields of all its versions. ``wire_field(kind, since)`` uses Kafka's spelling of types (``int32``,
 ``[]string``, ``struct``, ``[]struct``) and of version ranges (``"2+"``, ``"0-4"``). `interpreter` and `compiler`

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,28 +14,28 @@ class AddPartitionsToTxnTopic(Message):
 
     name: String = ""
     """Topic name. An internal topic is rejected with TOPIC_AUTHORIZATION_FAILED if a producer names it."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions in this topic."""
 
 
 class AddPartitionsToTxnTransaction(Message):
     """Transaction in a request of a broker (version 4 on), with the partitions to add or verify."""
 
-    transactional_id: A[str, wire_field("string", "4+")] = ""
+    transactional_id: Annotated[str, wire_field("string", "4+")] = ""
     """`transactional.id` of the producer. An empty one is rejected with INVALID_REQUEST."""
-    producer_id: A[int, wire_field("int64", "4+")] = 0
+    producer_id: Annotated[int, wire_field("int64", "4+")] = 0
     """Producer id in the batch that the broker received. Another one than that of the transaction is rejected with
     INVALID_PRODUCER_ID_MAPPING.
     """
-    producer_epoch: A[int, wire_field("int16", "4+")] = 0
+    producer_epoch: Annotated[int, wire_field("int16", "4+")] = 0
     """Producer epoch in the batch that the broker received. Another one than the current epoch is rejected with
     PRODUCER_FENCED.
     """
-    verify_only: A[bool, wire_field("bool", "4+")] = False
+    verify_only: Annotated[bool, wire_field("bool", "4+")] = False
     """True to check that the partitions belong to the transaction and add none: TRANSACTION_ABORTABLE is returned for
     the others. False to add them, for producers that use transaction version 2.
     """
-    topics: A[list[AddPartitionsToTxnTopic], wire_field("[]struct", "4+")] = field(default_factory=list)
+    topics: Annotated[list[AddPartitionsToTxnTopic], wire_field("[]struct", "4+")] = field(default_factory=list)
     """Partitions to add or verify."""
 
 
@@ -53,17 +52,21 @@ class AddPartitionsToTxnRequest(Message):
     leaves this to the leader, which sends the request itself, or only verifies that the partition is part of the
     transaction.
     """
-    transactions: A[list[AddPartitionsToTxnTransaction], wire_field("[]struct", "4+")] = field(default_factory=list)
+    transactions: Annotated[list[AddPartitionsToTxnTransaction], wire_field("[]struct", "4+")] = field(
+        default_factory=list
+    )
     """Transactions of a request of a broker, from version 4 on. Each has its own result."""
-    v3_and_below_transactional_id: A[str, wire_field("string", "0-3")] = ""
+    v3_and_below_transactional_id: Annotated[str, wire_field("string", "0-3")] = ""
     """`transactional.id` of the producer, up to version 3."""
-    v3_and_below_producer_id: A[int, wire_field("int64", "0-3")] = 0
+    v3_and_below_producer_id: Annotated[int, wire_field("int64", "0-3")] = 0
     """Producer id from the InitProducerId response, up to version 3."""
-    v3_and_below_producer_epoch: A[int, wire_field("int16", "0-3")] = 0
+    v3_and_below_producer_epoch: Annotated[int, wire_field("int16", "0-3")] = 0
     """Producer epoch from the InitProducerId response, up to version 3. Another one than the current epoch is rejected
     with PRODUCER_FENCED, in versions 0 and 1 with INVALID_PRODUCER_EPOCH.
     """
-    v3_and_below_topics: A[list[AddPartitionsToTxnTopic], wire_field("[]struct", "0-3")] = field(default_factory=list)
+    v3_and_below_topics: Annotated[list[AddPartitionsToTxnTopic], wire_field("[]struct", "0-3")] = field(
+        default_factory=list
+    )
     """Partitions to add before records are produced to them, up to version 3."""
 
 
@@ -83,7 +86,7 @@ class AddPartitionsToTxnTopicResult(Message):
 
     name: String = ""
     """Topic name."""
-    results_by_partition: A[list[AddPartitionsToTxnPartitionResult], wire_field("[]struct")] = field(
+    results_by_partition: Annotated[list[AddPartitionsToTxnPartitionResult], wire_field("[]struct")] = field(
         default_factory=list
     )
     """Results of the partitions."""
@@ -92,9 +95,11 @@ class AddPartitionsToTxnTopicResult(Message):
 class AddPartitionsToTxnResult(Message):
     """Transaction in a response to a broker (version 4 on), with an error code for each partition."""
 
-    transactional_id: A[str, wire_field("string", "4+")] = ""
+    transactional_id: Annotated[str, wire_field("string", "4+")] = ""
     """`transactional.id` from the request."""
-    topic_results: A[list[AddPartitionsToTxnTopicResult], wire_field("[]struct", "4+")] = field(default_factory=list)
+    topic_results: Annotated[list[AddPartitionsToTxnTopicResult], wire_field("[]struct", "4+")] = field(
+        default_factory=list
+    )
     """Results by topic."""
 
 
@@ -106,15 +111,15 @@ class AddPartitionsToTxnResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    error_code: A[int, wire_field("int16", "4+", ignorable=True)] = 0
+    error_code: Annotated[int, wire_field("int16", "4+", ignorable=True)] = 0
     """Error of the whole request, from version 4 on: CLUSTER_AUTHORIZATION_FAILED if the sender is no broker. 0 if the
     partitions have their own.
     """
-    results_by_transaction: A[list[AddPartitionsToTxnResult], wire_field("[]struct", "4+")] = field(
+    results_by_transaction: Annotated[list[AddPartitionsToTxnResult], wire_field("[]struct", "4+")] = field(
         default_factory=list
     )
     """Results by transaction, from version 4 on."""
-    results_by_topic_v3_and_below: A[list[AddPartitionsToTxnTopicResult], wire_field("[]struct", "0-3")] = field(
-        default_factory=list
+    results_by_topic_v3_and_below: Annotated[list[AddPartitionsToTxnTopicResult], wire_field("[]struct", "0-3")] = (
+        field(default_factory=list)
     )
     """Results by topic, up to version 3."""

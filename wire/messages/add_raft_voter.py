@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -43,7 +42,7 @@ class AddRaftVoterRequest(Message):
     (`controller.quorum.auto.join.enable`). The leader checks that the new voter responds and has caught up, then
     appends a VotersRecord. One change is in progress at a time.
     """
-    cluster_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    cluster_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     timeout_ms: Int32 = 0
     """Time in ms that the sender waits. The leader ignores it and applies `controller.quorum.request.timeout.ms`."""
@@ -55,9 +54,9 @@ class AddRaftVoterRequest(Message):
     """Id of the metadata log directory of the new voter, from its `meta.properties`. A voter is identified by node id
     and directory id together, so that a voter that lost its disk is a new one.
     """
-    listeners: A[list[Listener], wire_field("[]struct")] = field(default_factory=list)
+    listeners: Annotated[list[Listener], wire_field("[]struct")] = field(default_factory=list)
     """Endpoints of the new voter, which the voters record keeps for the other nodes."""
-    ack_when_committed: A[bool, wire_field("bool", "1+")] = True
+    ack_when_committed: Annotated[bool, wire_field("bool", "1+")] = True
     """True to respond when the new voter set is committed, false to respond as soon as the leader has appended it."""
 
 
@@ -74,5 +73,5 @@ class AddRaftVoterResponse(Message):
     REQUEST_TIMED_OUT (retry: another change is open, or the node has not caught up), UNSUPPORTED_VERSION
     (`kraft.version` 0), NOT_LEADER_OR_FOLLOWER.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+", ignorable=True)] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+", ignorable=True)] = ""
     """Text for the error, null if there is none."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -28,7 +27,7 @@ class AlterClientQuotasRequestEntityData(Message):
     """`user`, `client-id` or `ip`. User and client id may be combined; an IP address stands alone. Each type may occur
     once.
     """
-    entity_name: A[str | None, wire_field("string", nullable="0+")] = ""
+    entity_name: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Principal name, client id or IP address; null for the default of this type. An empty name is rejected."""
 
 
@@ -50,9 +49,9 @@ class OpData(Message):
 class AlterClientQuotasRequestEntryData(Message):
     """Quota entity with the changes of its quotas. They apply together or not at all."""
 
-    entity: A[list[AlterClientQuotasRequestEntityData], wire_field("[]struct")] = field(default_factory=list)
+    entity: Annotated[list[AlterClientQuotasRequestEntityData], wire_field("[]struct")] = field(default_factory=list)
     """Parts of the entity, such as a user and a client id."""
-    ops: A[list[OpData], wire_field("[]struct")] = field(default_factory=list)
+    ops: Annotated[list[OpData], wire_field("[]struct")] = field(default_factory=list)
     """Quotas to set or remove. A key that occurs twice is rejected."""
 
 
@@ -65,7 +64,7 @@ class AlterClientQuotasRequest(Message):
     Flow: An admin client sends it to any broker, which forwards it to the active controller. Brokers apply the new
     limits when they have read the records.
     """
-    entries: A[list[AlterClientQuotasRequestEntryData], wire_field("[]struct")] = field(default_factory=list)
+    entries: Annotated[list[AlterClientQuotasRequestEntryData], wire_field("[]struct")] = field(default_factory=list)
     """Entities to change, each with its own result."""
     validate_only: Bool = False
     """True to check the request and change no quota."""
@@ -76,7 +75,7 @@ class AlterClientQuotasResponseEntityData(Message):
 
     entity_type: String = ""
     """`user`, `client-id` or `ip`."""
-    entity_name: A[str | None, wire_field("string", nullable="0+")] = ""
+    entity_name: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Principal name, client id or IP address; null for the default of this type."""
 
 
@@ -87,9 +86,9 @@ class AlterClientQuotasResponseEntryData(Message):
     """0, or INVALID_REQUEST for an unknown entity type or key, a value out of range or an entity that occurs twice
     (its first entry takes effect).
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
-    entity: A[list[AlterClientQuotasResponseEntityData], wire_field("[]struct")] = field(default_factory=list)
+    entity: Annotated[list[AlterClientQuotasResponseEntityData], wire_field("[]struct")] = field(default_factory=list)
     """Parts of the entity, to match the result with the request."""
 
 
@@ -101,5 +100,5 @@ class AlterClientQuotasResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    entries: A[list[AlterClientQuotasResponseEntryData], wire_field("[]struct")] = field(default_factory=list)
+    entries: Annotated[list[AlterClientQuotasResponseEntryData], wire_field("[]struct")] = field(default_factory=list)
     """Results, one for each entity."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -26,7 +25,7 @@ class AlterableConfig(Message):
 
     name: String = ""
     """Name of the setting, such as `retention.ms`."""
-    value: A[str | None, wire_field("string", nullable="0+")] = ""
+    value: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """New value as text. Null is rejected with INVALID_REQUEST."""
 
 
@@ -41,7 +40,7 @@ class AlterConfigsResource(Message):
     """Topic name, node id, name of a client metrics subscription, or group id. For type 4, empty means the dynamic
     defaults of all brokers.
     """
-    configs: A[list[AlterableConfig], wire_field("[]struct")] = field(default_factory=list)
+    configs: Annotated[list[AlterableConfig], wire_field("[]struct")] = field(default_factory=list)
     """All dynamic settings of the resource. The dynamic value of a setting that is not in the list is removed; then the
     next level applies, such as the value for all brokers or in the configuration file.
     """
@@ -57,7 +56,7 @@ class AlterConfigsRequest(Message):
     Flow: An admin client sends it to any broker, which forwards it to the active controller. All dynamic settings that
     the request leaves out are removed; IncrementalAlterConfigs avoids that.
     """
-    resources: A[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
+    resources: Annotated[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
     """Resources to change. Each is changed as a whole or not at all, and may occur once."""
     validate_only: Bool = False
     """True to check the request and change no setting."""
@@ -71,7 +70,7 @@ class AlterConfigsResourceResponse(Message):
     setting that is named twice), UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED,
     CLUSTER_AUTHORIZATION_FAILED.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
     resource_type: Int8 = 0
     """Resource type from the request."""
@@ -87,5 +86,5 @@ class AlterConfigsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    responses: A[list[AlterConfigsResourceResponse], wire_field("[]struct")] = field(default_factory=list)
+    responses: Annotated[list[AlterConfigsResourceResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results, one for each resource."""

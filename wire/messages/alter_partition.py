@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -13,9 +12,9 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Int64, Message, Mes
 class BrokerState(Message):
     """Replica in the proposed ISR of a partition: node id and broker epoch."""
 
-    broker_id: A[int, wire_field("int32", "3+")] = 0
+    broker_id: Annotated[int, wire_field("int32", "3+")] = 0
     """Node id of the replica."""
-    broker_epoch: A[int, wire_field("int64", "3+")] = -1
+    broker_epoch: Annotated[int, wire_field("int64", "3+")] = -1
     """Broker epoch from the Fetch requests of the replica, -1 to leave it unchecked. If the broker has registered again
     since, the controller answers INELIGIBLE_REPLICA (KIP-903).
     """
@@ -30,13 +29,13 @@ class AlterPartitionRequestPartitionData(Message):
     """Leader epoch of the sender. An older one than that of the controller is rejected with FENCED_LEADER_EPOCH, a
     newer one with NOT_CONTROLLER.
     """
-    new_isr: A[list[int], wire_field("[]int32", "0-2")] = field(default_factory=list)
+    new_isr: Annotated[list[int], wire_field("[]int32", "0-2")] = field(default_factory=list)
     """Node ids of the proposed ISR, in version 2."""
-    new_isr_with_epochs: A[list[BrokerState], wire_field("[]struct", "3+")] = field(default_factory=list)
+    new_isr_with_epochs: Annotated[list[BrokerState], wire_field("[]struct", "3+")] = field(default_factory=list)
     """Proposed ISR with broker epochs, from version 3 on. It has to contain the leader, and replicas of the partition
     only.
     """
-    leader_recovery_state: A[int, wire_field("int8", "1+")] = 0
+    leader_recovery_state: Annotated[int, wire_field("int8", "1+")] = 0
     """1 while the leader recovers from an unclean election, and then the ISR is the leader alone; 0 once it has
     recovered (KIP-704).
     """
@@ -49,9 +48,11 @@ class AlterPartitionRequestPartitionData(Message):
 class AlterPartitionRequestTopicData(Message):
     """Topic in an AlterPartition request, with the partitions to change."""
 
-    topic_id: A[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
     """UUID of the topic. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
-    partitions: A[list[AlterPartitionRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[AlterPartitionRequestPartitionData], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Partitions with their proposed ISR."""
 
 
@@ -72,7 +73,7 @@ class AlterPartitionRequest(Message):
     """Broker epoch from the registration of the sender. Another one than the current epoch is rejected with
     STALE_BROKER_EPOCH.
     """
-    topics: A[list[AlterPartitionRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[AlterPartitionRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions to change."""
 
 
@@ -90,9 +91,9 @@ class AlterPartitionResponsePartitionData(Message):
     """Node id of the leader, -1 if there is none."""
     leader_epoch: Int32 = 0
     """Leader epoch after the change."""
-    isr: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    isr: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of the ISR after the change."""
-    leader_recovery_state: A[int, wire_field("int8", "1+", ignorable=True)] = 0
+    leader_recovery_state: Annotated[int, wire_field("int8", "1+", ignorable=True)] = 0
     """1 while the leader recovers from an unclean election, else 0."""
     partition_epoch: Int32 = 0
     """Partition epoch after the change; the next change is based on it."""
@@ -101,9 +102,11 @@ class AlterPartitionResponsePartitionData(Message):
 class AlterPartitionResponseTopicData(Message):
     """Topic in an AlterPartition response, with the state or the error of each partition."""
 
-    topic_id: A[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
     """Topic id from the request."""
-    partitions: A[list[AlterPartitionResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[AlterPartitionResponsePartitionData], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """States of the partitions after the change."""
 
 
@@ -119,5 +122,5 @@ class AlterPartitionResponse(Message):
     """Error of the whole request: STALE_BROKER_EPOCH, NOT_CONTROLLER or CLUSTER_AUTHORIZATION_FAILED. 0 if the
     partitions have their own.
     """
-    topics: A[list[AlterPartitionResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[AlterPartitionResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class ReassignablePartition(Message):
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
-    replicas: A[list[int] | None, wire_field("[]int32", nullable="0+")] = None
+    replicas: Annotated[list[int] | None, wire_field("[]int32", nullable="0+")] = None
     """Node ids of the new replicas, the preferred leader first; all must be registered. Null cancels the reassignment
     in progress.
     """
@@ -26,7 +25,7 @@ class ReassignableTopic(Message):
 
     name: String = ""
     """Topic name."""
-    partitions: A[list[ReassignablePartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[ReassignablePartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to move, or to stop moving."""
 
 
@@ -43,9 +42,9 @@ class AlterPartitionReassignmentsRequest(Message):
     """Time in ms that the client waits. Ottla ignores it: the response follows once the start of the reassignments is
     committed. The copying goes on afterwards.
     """
-    allow_replication_factor_change: A[bool, wire_field("bool", "1+")] = True
+    allow_replication_factor_change: Annotated[bool, wire_field("bool", "1+")] = True
     """True to accept another number of replicas than now, false to reject it with INVALID_REPLICATION_FACTOR."""
-    topics: A[list[ReassignableTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[ReassignableTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions to move."""
 
 
@@ -58,7 +57,7 @@ class ReassignablePartitionResponse(Message):
     """0 if the reassignment has started or is cancelled. NO_REASSIGNMENT_IN_PROGRESS: no reassignment to cancel. Else
     INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR or UNKNOWN_TOPIC_OR_PARTITION.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
 
 
@@ -67,7 +66,7 @@ class ReassignableTopicResponse(Message):
 
     name: String = ""
     """Topic name."""
-    partitions: A[list[ReassignablePartitionResponse], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[ReassignablePartitionResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -79,13 +78,13 @@ class AlterPartitionReassignmentsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    allow_replication_factor_change: A[bool, wire_field("bool", "1+", ignorable=True)] = True
+    allow_replication_factor_change: Annotated[bool, wire_field("bool", "1+", ignorable=True)] = True
     """Value from the request."""
     error_code: Int16 = 0
     """Error of the whole request, such as NOT_CONTROLLER or CLUSTER_AUTHORIZATION_FAILED. 0 if the partitions have
     their own.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error of the whole request, null if there is none."""
-    responses: A[list[ReassignableTopicResponse], wire_field("[]struct")] = field(default_factory=list)
+    responses: Annotated[list[ReassignableTopicResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

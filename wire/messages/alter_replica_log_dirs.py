@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class AlterReplicaLogDirTopic(Message):
 
     name: String = ""
     """Topic name."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions to move."""
 
 
@@ -24,7 +23,7 @@ class AlterReplicaLogDir(Message):
 
     path: String = ""
     """Absolute path of a log directory, as `log.dirs` names it."""
-    topics: A[list[AlterReplicaLogDirTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[AlterReplicaLogDirTopic], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to move into this directory."""
 
 
@@ -38,7 +37,7 @@ class AlterReplicaLogDirsRequest(Message):
     the other directory, and replaces the old one when it has caught up. A replica that does not exist yet will be
     created in the named directory.
     """
-    dirs: A[list[AlterReplicaLogDir], wire_field("[]struct")] = field(default_factory=list)
+    dirs: Annotated[list[AlterReplicaLogDir], wire_field("[]struct")] = field(default_factory=list)
     """Target directories. If a partition occurs twice, the last directory counts."""
 
 
@@ -59,7 +58,7 @@ class AlterReplicaLogDirTopicResult(Message):
 
     topic_name: String = ""
     """Topic name from the request."""
-    partitions: A[list[AlterReplicaLogDirPartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[AlterReplicaLogDirPartitionResult], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -71,5 +70,5 @@ class AlterReplicaLogDirsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    results: A[list[AlterReplicaLogDirTopicResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[AlterReplicaLogDirTopicResult], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -38,7 +37,9 @@ class AlterShareGroupOffsetsRequestTopic(Message):
 
     topic_name: String = ""
     """Topic name. Needs the right to read the topic."""
-    partitions: A[list[AlterShareGroupOffsetsRequestPartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[AlterShareGroupOffsetsRequestPartition], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Partitions with their new start offsets."""
 
 
@@ -54,7 +55,7 @@ class AlterShareGroupOffsetsRequest(Message):
     """
     group_id: String = ""
     """Id of the share group. With members in it, the request is rejected with NON_EMPTY_GROUP."""
-    topics: A[list[AlterShareGroupOffsetsRequestTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[AlterShareGroupOffsetsRequestTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions to change."""
 
 
@@ -67,7 +68,7 @@ class AlterShareGroupOffsetsResponsePartition(Message):
     """0, or UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, or the error of the share coordinator that stores
     the state.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
 
 
@@ -78,7 +79,9 @@ class AlterShareGroupOffsetsResponseTopic(Message):
     """Topic name from the request."""
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic, zero if the topic does not exist."""
-    partitions: A[list[AlterShareGroupOffsetsResponsePartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[AlterShareGroupOffsetsResponsePartition], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Results of the partitions."""
 
 
@@ -94,7 +97,9 @@ class AlterShareGroupOffsetsResponse(Message):
     """Error of the whole request: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR,
     COORDINATOR_LOAD_IN_PROGRESS or INVALID_GROUP_ID. 0 if the partitions have their own.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error of the whole request, null if there is none."""
-    responses: A[list[AlterShareGroupOffsetsResponseTopic], wire_field("[]struct")] = field(default_factory=list)
+    responses: Annotated[list[AlterShareGroupOffsetsResponseTopic], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Results by topic. Empty if the whole request failed."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -54,9 +53,9 @@ class AlterUserScramCredentialsRequest(Message):
     """Flow: An admin client computes the salted password and sends it to any broker, which forwards the request to the
     active controller. The password itself is never sent.
     """
-    deletions: A[list[ScramCredentialDeletion], wire_field("[]struct")] = field(default_factory=list)
+    deletions: Annotated[list[ScramCredentialDeletion], wire_field("[]struct")] = field(default_factory=list)
     """Credentials to remove."""
-    upsertions: A[list[ScramCredentialUpsertion], wire_field("[]struct")] = field(default_factory=list)
+    upsertions: Annotated[list[ScramCredentialUpsertion], wire_field("[]struct")] = field(default_factory=list)
     """Credentials to add or replace. A user that occurs twice in the request, in either list, is rejected with
     DUPLICATE_RESOURCE.
     """
@@ -71,7 +70,7 @@ class AlterUserScramCredentialsResult(Message):
     """0, or RESOURCE_NOT_FOUND (no credential to remove), UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM,
     DUPLICATE_RESOURCE. With an error in one of its changes, a user keeps all its credentials.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
 
 
@@ -83,5 +82,5 @@ class AlterUserScramCredentialsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    results: A[list[AlterUserScramCredentialsResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[AlterUserScramCredentialsResult], wire_field("[]struct")] = field(default_factory=list)
     """Results, one for each user of the request."""

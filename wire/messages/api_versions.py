@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -23,11 +22,11 @@ class ApiVersionsRequest(Message):
     both sides have. A broker responds to an unknown version with UNSUPPORTED_VERSION in the layout of version 0, and
     the client repeats the request with a lower one. It is permitted before authentication.
     """
-    client_software_name: A[str, wire_field("string", "3+", ignorable=True)] = ""
+    client_software_name: Annotated[str, wire_field("string", "3+", ignorable=True)] = ""
     """Name of the client library, such as `apache-kafka-java`; letters, digits, `-` and `.`, at most 1,000 characters,
     else INVALID_REQUEST. Reported in metrics.
     """
-    client_software_version: A[str, wire_field("string", "3+", ignorable=True)] = ""
+    client_software_version: Annotated[str, wire_field("string", "3+", ignorable=True)] = ""
     """Version of the client library; the same characters as in the name."""
 
 
@@ -45,22 +44,22 @@ class ApiVersion(Message):
 class SupportedFeatureKey(Message):
     """Feature such as `metadata.version`, with the range of levels that the node supports."""
 
-    name: A[str, wire_field("string", "3+")] = ""
+    name: Annotated[str, wire_field("string", "3+")] = ""
     """Feature name, such as `metadata.version` or `group.version`."""
-    min_version: A[int, wire_field("int16", "3+")] = 0
+    min_version: Annotated[int, wire_field("int16", "3+")] = 0
     """Lowest supported level."""
-    max_version: A[int, wire_field("int16", "3+")] = 0
+    max_version: Annotated[int, wire_field("int16", "3+")] = 0
     """Highest supported level."""
 
 
 class FinalizedFeatureKey(Message):
     """Feature such as `metadata.version`, with its finalized level in the cluster."""
 
-    name: A[str, wire_field("string", "3+")] = ""
+    name: Annotated[str, wire_field("string", "3+")] = ""
     """Feature name."""
-    max_version_level: A[int, wire_field("int16", "3+")] = 0
+    max_version_level: Annotated[int, wire_field("int16", "3+")] = 0
     """Level of the feature in the cluster, set with UpdateFeatures."""
-    min_version_level: A[int, wire_field("int16", "3+")] = 0
+    min_version_level: Annotated[int, wire_field("int16", "3+")] = 0
     """Equal to `max_version_level` since KRaft has one level for each feature."""
 
 
@@ -70,27 +69,27 @@ class ApiVersionsResponse(Message):
     SPEC: ClassVar[MessageSpec] = response(18, "0-4", "3+")
     error_code: Int16 = 0
     """0, UNSUPPORTED_VERSION (`api_keys` then has the range of ApiVersions alone) or INVALID_REQUEST."""
-    api_keys: A[list[ApiVersion], wire_field("[]struct")] = field(default_factory=list)
+    api_keys: Annotated[list[ApiVersion], wire_field("[]struct")] = field(default_factory=list)
     """APIs of this listener with their versions. GetTelemetrySubscriptions and PushTelemetry are in the list only if
     the node exports client metrics.
     """
-    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "1+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    supported_features: A[
+    supported_features: Annotated[
         list[SupportedFeatureKey], wire_field("[]struct", "3+", tagged="3+", tag=0, ignorable=True)
     ] = field(default_factory=list)
     """Features that the node supports. Up to version 3, those with a minimum of 0 are left out, since older clients
     reject them.
     """
-    finalized_features_epoch: A[int, wire_field("int64", "3+", tagged="3+", tag=1, ignorable=True)] = -1
+    finalized_features_epoch: Annotated[int, wire_field("int64", "3+", tagged="3+", tag=1, ignorable=True)] = -1
     """Offset of the metadata that the finalized features are taken from; -1 if unknown. A client keeps the features
     with the highest epoch.
     """
-    finalized_features: A[
+    finalized_features: Annotated[
         list[FinalizedFeatureKey], wire_field("[]struct", "3+", tagged="3+", tag=2, ignorable=True)
     ] = field(default_factory=list)
     """Features with a level above 0 in the cluster."""
-    zk_migration_ready: A[bool, wire_field("bool", "3+", tagged="3+", tag=3, ignorable=True)] = False
+    zk_migration_ready: Annotated[bool, wire_field("bool", "3+", tagged="3+", tag=3, ignorable=True)] = False
     """Always false: the migration from ZooKeeper ended with Apache Kafka 3.9."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -33,7 +32,9 @@ class AssignReplicasToDirsRequestTopicData(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
-    partitions: A[list[AssignReplicasToDirsRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[AssignReplicasToDirsRequestPartitionData], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Partitions with a replica in the directory."""
 
 
@@ -44,7 +45,7 @@ class AssignReplicasToDirsRequestDirectoryData(Message):
     """Directory id. If the directory is not among the online directories of the broker, its replicas leave the ISR and
     lose their leadership.
     """
-    topics: A[list[AssignReplicasToDirsRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[AssignReplicasToDirsRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Replicas in the directory."""
 
 
@@ -61,7 +62,9 @@ class AssignReplicasToDirsRequest(Message):
     """Broker epoch from the registration of the sender. Another one than the current epoch is rejected with
     STALE_BROKER_EPOCH.
     """
-    directories: A[list[AssignReplicasToDirsRequestDirectoryData], wire_field("[]struct")] = field(default_factory=list)
+    directories: Annotated[list[AssignReplicasToDirsRequestDirectoryData], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Directories with the replicas in them."""
 
 
@@ -81,7 +84,9 @@ class AssignReplicasToDirsResponseTopicData(Message):
 
     topic_id: Uuid = ZERO_UUID
     """Topic id from the request."""
-    partitions: A[list[AssignReplicasToDirsResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[AssignReplicasToDirsResponsePartitionData], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Results of the replicas."""
 
 
@@ -90,7 +95,7 @@ class AssignReplicasToDirsResponseDirectoryData(Message):
 
     id: Uuid = ZERO_UUID
     """Directory id from the request."""
-    topics: A[list[AssignReplicasToDirsResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[AssignReplicasToDirsResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""
 
 
@@ -106,7 +111,7 @@ class AssignReplicasToDirsResponse(Message):
     """Error of the whole request: STALE_BROKER_EPOCH, NOT_CONTROLLER or CLUSTER_AUTHORIZATION_FAILED. 0 if the replicas
     have their own.
     """
-    directories: A[list[AssignReplicasToDirsResponseDirectoryData], wire_field("[]struct")] = field(
+    directories: Annotated[list[AssignReplicasToDirsResponseDirectoryData], wire_field("[]struct")] = field(
         default_factory=list
     )
     """Results by directory."""

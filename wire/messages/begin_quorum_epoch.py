@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class BeginQuorumEpochRequestPartitionData(Message):
 
     partition_index: Int32 = 0
     """Index of the partition; 0, since the log has one partition."""
-    voter_directory_id: A[bytes, wire_field("uuid", "1+", ignorable=True)] = ZERO_UUID
+    voter_directory_id: Annotated[bytes, wire_field("uuid", "1+", ignorable=True)] = ZERO_UUID
     """Directory id of the receiver, zero to leave it unchecked. If it does not match, the receiver follows the leader
     and answers INVALID_VOTER_KEY.
     """
@@ -30,18 +29,20 @@ class BeginQuorumEpochRequestTopicData(Message):
 
     topic_name: String = ""
     """`__cluster_metadata`. Any other name is rejected with INVALID_REQUEST."""
-    partitions: A[list[BeginQuorumEpochRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[BeginQuorumEpochRequestPartitionData], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Partition of the metadata log, exactly one."""
 
 
 class LeaderEndpoint(Message):
     """Endpoint of the new leader of the metadata quorum: listener name, host and port."""
 
-    name: A[str, wire_field("string", "1+")] = ""
+    name: Annotated[str, wire_field("string", "1+")] = ""
     """Listener name. The receiver uses the endpoint with the name of its own controller listener."""
-    host: A[str, wire_field("string", "1+")] = ""
+    host: Annotated[str, wire_field("string", "1+")] = ""
     """Host name or address of the endpoint."""
-    port: A[int, wire_field("uint16", "1+")] = 0
+    port: Annotated[int, wire_field("uint16", "1+")] = 0
     """Port of the endpoint."""
 
 
@@ -54,14 +55,14 @@ class BeginQuorumEpochRequest(Message):
     Flow: The new leader sends it to all voters after its election, and again to those that do not fetch. A voter
     becomes a follower of this leader.
     """
-    cluster_id: A[str | None, wire_field("string", nullable="0+")] = None
+    cluster_id: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
-    voter_id: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    voter_id: Annotated[int, wire_field("int32", "1+", ignorable=True)] = -1
     """Node id of the receiver, -1 to leave it unchecked. If it does not match, the receiver answers INVALID_VOTER_KEY.
     """
-    topics: A[list[BeginQuorumEpochRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[BeginQuorumEpochRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Metadata log, exactly one topic."""
-    leader_endpoints: A[list[LeaderEndpoint], wire_field("[]struct", "1+", ignorable=True)] = field(
+    leader_endpoints: Annotated[list[LeaderEndpoint], wire_field("[]struct", "1+", ignorable=True)] = field(
         default_factory=list
     )
     """Endpoints of the leader, to which followers send Fetch. At most 1,000 are accepted."""
@@ -85,18 +86,20 @@ class BeginQuorumEpochResponseTopicData(Message):
 
     topic_name: String = ""
     """`__cluster_metadata`."""
-    partitions: A[list[BeginQuorumEpochResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[BeginQuorumEpochResponsePartitionData], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Partition of the metadata log."""
 
 
 class NodeEndpoint(Message):
     """Node id and address of the quorum leader that a BeginQuorumEpoch response names."""
 
-    node_id: A[int, wire_field("int32", "1+")] = 0
+    node_id: Annotated[int, wire_field("int32", "1+")] = 0
     """Node id of the leader."""
-    host: A[str, wire_field("string", "1+")] = ""
+    host: Annotated[str, wire_field("string", "1+")] = ""
     """Host name or address of the listener that the request came in on."""
-    port: A[int, wire_field("uint16", "1+")] = 0
+    port: Annotated[int, wire_field("uint16", "1+")] = 0
     """Port of that listener."""
 
 
@@ -108,9 +111,9 @@ class BeginQuorumEpochResponse(Message):
     """Error of the whole request: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST or CLUSTER_AUTHORIZATION_FAILED. 0 if the
     partition has its own.
     """
-    topics: A[list[BeginQuorumEpochResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[BeginQuorumEpochResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Metadata log with the leader that the receiver knows. Empty with an error of the whole request."""
-    node_endpoints: A[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
+    node_endpoints: Annotated[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
         default_factory=list
     )
     """Address of the leader in the response, if the receiver knows it."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -33,9 +32,13 @@ class BrokerHeartbeatRequest(Message):
     """True while the broker is not ready to serve clients, and when it has lost all log directories."""
     want_shut_down: Bool = False
     """True for a controlled shutdown: the controller moves the leadership of its partitions to other brokers first."""
-    offline_log_dirs: A[list[bytes], wire_field("[]uuid", "1+", tagged="1+", tag=0)] = field(default_factory=list)
+    offline_log_dirs: Annotated[list[bytes], wire_field("[]uuid", "1+", tagged="1+", tag=0)] = field(
+        default_factory=list
+    )
     """Ids of log directories that have failed. Replicas in them leave the ISR and lose their leadership."""
-    cordoned_log_dirs: A[list[bytes] | None, wire_field("[]uuid", "2+", nullable="2+", tagged="2+", tag=1)] = None
+    cordoned_log_dirs: Annotated[list[bytes] | None, wire_field("[]uuid", "2+", nullable="2+", tagged="2+", tag=1)] = (
+        None
+    )
     """Ids of log directories that receive no new partitions (`cordoned.log.dirs`). Null if the broker does not report
     them, which leaves the list at the controller unchanged.
     """

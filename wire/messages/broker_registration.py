@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -68,20 +67,20 @@ class BrokerRegistrationRequest(Message):
     """Id of the cluster, from `meta.properties` of the broker. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     incarnation_id: Uuid = ZERO_UUID
     """Random id of the process. The same id again keeps the broker epoch; a new one means a restart."""
-    listeners: A[list[Listener], wire_field("[]struct")] = field(default_factory=list)
+    listeners: Annotated[list[Listener], wire_field("[]struct")] = field(default_factory=list)
     """Endpoints that other nodes and clients receive. At most 1,000 are accepted."""
-    features: A[list[Feature], wire_field("[]struct")] = field(default_factory=list)
+    features: Annotated[list[Feature], wire_field("[]struct")] = field(default_factory=list)
     """Features that the broker supports. One that is finalized in the cluster may not be missing."""
-    rack: A[str | None, wire_field("string", nullable="0+")] = ""
+    rack: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """`broker.rack`, null if not set. Used to spread replicas."""
-    is_migrating_zk_broker: A[bool, wire_field("bool", "1+")] = False
+    is_migrating_zk_broker: Annotated[bool, wire_field("bool", "1+")] = False
     """False: the migration from ZooKeeper ended with Apache Kafka 3.9. True is rejected with BROKER_ID_NOT_REGISTERED.
     """
-    log_dirs: A[list[bytes], wire_field("[]uuid", "2+", ignorable=True)] = field(default_factory=list)
+    log_dirs: Annotated[list[bytes], wire_field("[]uuid", "2+", ignorable=True)] = field(default_factory=list)
     """Ids of the log directories that are online. An empty list, or an id that occurs twice or belongs to another
     broker, is rejected with INVALID_REGISTRATION.
     """
-    previous_broker_epoch: A[int, wire_field("int64", "3+", ignorable=True)] = -1
+    previous_broker_epoch: Annotated[int, wire_field("int64", "3+", ignorable=True)] = -1
     """Broker epoch before the last clean shutdown, -1 after an unclean one. If it is not the last one that the
     controller knows, the broker is removed from the eligible leader replicas as well (KIP-966).
     """

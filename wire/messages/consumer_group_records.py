@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -26,9 +25,9 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
     """Key, type 8, of the current assignment of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 8)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the consumer group."""
-    member_id: A[str, wire_field("string", "0")] = ""
+    member_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the member in its group."""
 
 
@@ -37,9 +36,9 @@ class TopicPartitions(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions."""
-    assignment_epochs: A[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=0)] = field(
+    assignment_epochs: Annotated[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=0)] = field(
         default_factory=list
     )
     """Member epoch in which each partition was assigned, in the order of `partitions`. Offset commits of an older epoch
@@ -59,9 +58,11 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     """0 stable, 1 partitions are to be revoked by the member, 2 partitions are still to be released by other members.
     Other values count as unknown.
     """
-    assigned_partitions: A[list[TopicPartitions], wire_field("[]struct")] = field(default_factory=list)
+    assigned_partitions: Annotated[list[TopicPartitions], wire_field("[]struct")] = field(default_factory=list)
     """Partitions that the member may use."""
-    partitions_pending_revocation: A[list[TopicPartitions], wire_field("[]struct")] = field(default_factory=list)
+    partitions_pending_revocation: Annotated[list[TopicPartitions], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Partitions that the member still has and must revoke."""
 
 
@@ -69,9 +70,9 @@ class ConsumerGroupMemberMetadataKey(Message):
     """Key, type 5, of a member of a consumer group: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 5)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the consumer group."""
-    member_id: A[str, wire_field("string", "0")] = ""
+    member_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the member in its group."""
 
 
@@ -89,7 +90,7 @@ class ClassicMemberMetadata(Message):
 
     session_timeout_ms: Int32 = 0
     """Session timeout of the member in ms."""
-    supported_protocols: A[list[ClassicProtocol], wire_field("[]struct")] = field(default_factory=list)
+    supported_protocols: Annotated[list[ClassicProtocol], wire_field("[]struct")] = field(default_factory=list)
     """Assignors that the member supports, the preferred one first."""
 
 
@@ -97,23 +98,23 @@ class ConsumerGroupMemberMetadataValue(Message):
     """Value, type 5: client and subscription of a member. A tombstone removes the member."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 5)
-    instance_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    instance_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """`group.instance.id` of a static member, null for a dynamic one."""
-    rack_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    rack_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """`client.rack` of the consumer, null if not set."""
     client_id: String = ""
     """`client.id` of the consumer."""
     client_host: String = ""
     """Address that the member connects from."""
-    subscribed_topic_names: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    subscribed_topic_names: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Topics that the member subscribes to by name, sorted."""
-    subscribed_topic_regex: A[str | None, wire_field("string", nullable="0+")] = ""
+    subscribed_topic_regex: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Regular expression that the member subscribes to, null if it has none."""
     rebalance_timeout_ms: Int32 = -1
     """Time in ms that the member may take to revoke partitions."""
-    server_assignor: A[str | None, wire_field("string", nullable="0+")] = ""
+    server_assignor: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Server-side assignor that the member prefers, null for no preference."""
-    classic_member_metadata: A[
+    classic_member_metadata: Annotated[
         ClassicMemberMetadata | None, wire_field("struct", nullable="0+", tagged="0+", tag=0)
     ] = field(default_factory=ClassicMemberMetadata)
     """JoinGroup parameters of a member that uses the classic protocol, null for the consumer protocol."""
@@ -123,7 +124,7 @@ class ConsumerGroupMetadataKey(Message):
     """Key, type 3, of the group epoch: group id of a consumer group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 3)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the consumer group."""
 
 
@@ -133,7 +134,7 @@ class ConsumerGroupMetadataValue(Message):
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 3)
     epoch: Int32 = 0
     """Group epoch, raised by each change of members, subscriptions or topics."""
-    metadata_hash: A[int, wire_field("int64", tagged="0+", tag=0)] = 0
+    metadata_hash: Annotated[int, wire_field("int64", tagged="0+", tag=0)] = 0
     """Hash of the subscribed topics, their partitions and racks; if it changes, the group rebalances. 0 in records of
     versions before 4.1 (KIP-1101).
     """
@@ -143,7 +144,7 @@ class ConsumerGroupPartitionMetadataKey(Message):
     """Key, type 4: group id of a consumer group. Only written as a tombstone since Apache Kafka 4.1."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 4)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the consumer group."""
 
 
@@ -152,7 +153,7 @@ class PartitionMetadata(Message):
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
-    racks: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    racks: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Racks of the brokers that have a replica."""
 
 
@@ -165,7 +166,7 @@ class TopicMetadata(Message):
     """Name of the topic with this id."""
     num_partitions: Int32 = 0
     """Partition count of the topic at that time."""
-    partition_metadata: A[list[PartitionMetadata], wire_field("[]struct")] = field(default_factory=list)
+    partition_metadata: Annotated[list[PartitionMetadata], wire_field("[]struct")] = field(default_factory=list)
     """Racks by partition; empty since Apache Kafka 4.0."""
 
 
@@ -173,7 +174,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
     """Value, type 4: topics of a group. Superseded by `metadata_hash` of type 3 (KIP-1101)."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 4)
-    topics: A[list[TopicMetadata], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[TopicMetadata], wire_field("[]struct")] = field(default_factory=list)
     """Topics that the group subscribes to."""
 
 
@@ -181,9 +182,9 @@ class ConsumerGroupRegularExpressionKey(Message):
     """Key, type 16: group id, and a regular expression that members of the group subscribe to."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 16)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the consumer group."""
-    regular_expression: A[str, wire_field("string", "0")] = ""
+    regular_expression: Annotated[str, wire_field("string", "0")] = ""
     """Regular expression, in RE2/J syntax."""
 
 
@@ -191,7 +192,7 @@ class ConsumerGroupRegularExpressionValue(Message):
     """Value, type 16: topics that match the expression. A tombstone follows the last subscriber."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 16)
-    topics: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    topics: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Names of the topics that match."""
     version: Int64 = 0
     """Metadata offset that the topics were taken from."""
@@ -203,9 +204,9 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
     """Key, type 7, of the target assignment of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 7)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the consumer group."""
-    member_id: A[str, wire_field("string", "0")] = ""
+    member_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the member in its group."""
 
 
@@ -214,7 +215,7 @@ class TopicPartition(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions."""
 
 
@@ -222,7 +223,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
     """Value, type 7: partitions that a member is to have. A tombstone removes them."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 7)
-    topic_partitions: A[list[TopicPartition], wire_field("[]struct")] = field(default_factory=list)
+    topic_partitions: Annotated[list[TopicPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions that the member will have once other members have released them."""
 
 
@@ -230,7 +231,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
     """Key, type 6, of the epoch of a target assignment: group id of a consumer group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 6)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the consumer group."""
 
 
@@ -240,5 +241,5 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 6)
     assignment_epoch: Int32 = 0
     """Group epoch that the target assignment was computed for."""
-    assignment_timestamp: A[int, wire_field("int64", tagged="0+", tag=0, ignorable=True)] = 0
+    assignment_timestamp: Annotated[int, wire_field("int64", tagged="0+", tag=0, ignorable=True)] = 0
     """Time when the computation ended, in ms since the epoch; 0 in records of versions before 4.3 (KIP-1263)."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class ConsumerProtocolAssignmentTopicPartition(Message):
 
     topic: String = ""
     """Topic name."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the assigned partitions."""
 
 
@@ -26,20 +25,20 @@ class ConsumerProtocolAssignment(Message):
     """All versions have the same fields; the version follows that of the subscription. A reader takes a newer version
     as the highest one that it knows.
     """
-    assigned_partitions: A[list[ConsumerProtocolAssignmentTopicPartition], wire_field("[]struct")] = field(
+    assigned_partitions: Annotated[list[ConsumerProtocolAssignmentTopicPartition], wire_field("[]struct")] = field(
         default_factory=list
     )
     """Partitions that the leader of the group assigned to the member."""
-    user_data: A[bytes | None, wire_field("bytes", nullable="0+")] = None
+    user_data: Annotated[bytes | None, wire_field("bytes", nullable="0+")] = None
     """Data of the client-side assignor, null if it has none. The broker does not read it."""
 
 
 class ConsumerProtocolSubscriptionTopicPartition(Message):
     """Topic with the partitions that a classic consumer owns when it joins again."""
 
-    topic: A[str, wire_field("string", "1+")] = ""
+    topic: Annotated[str, wire_field("string", "1+")] = ""
     """Topic name."""
-    partitions: A[list[int], wire_field("[]int32", "1+")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32", "1+")] = field(default_factory=list)
     """Indexes of the owned partitions."""
 
 
@@ -50,19 +49,19 @@ class ConsumerProtocolSubscription(Message):
     """Version 1 adds owned partitions (KIP-429), 2 the generation of the owner (KIP-792), 3 the rack (KIP-881). A
     reader takes a newer version as the highest one that it knows.
     """
-    topics: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    topics: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Topics that the member subscribes to."""
-    user_data: A[bytes | None, wire_field("bytes", nullable="0+")] = None
+    user_data: Annotated[bytes | None, wire_field("bytes", nullable="0+")] = None
     """Data of the client-side assignor, null if it has none. The broker does not read it."""
-    owned_partitions: A[
+    owned_partitions: Annotated[
         list[ConsumerProtocolSubscriptionTopicPartition], wire_field("[]struct", "1+", ignorable=True)
     ] = field(default_factory=list)
     """Partitions that the member has before the rebalance, for a cooperative or sticky assignor."""
-    generation_id: A[int, wire_field("int32", "2+", ignorable=True)] = -1
+    generation_id: Annotated[int, wire_field("int32", "2+", ignorable=True)] = -1
     """Generation in which the member had its owned partitions, -1 if unknown. The assignor ignores those of an older
     generation.
     """
-    rack_id: A[str | None, wire_field("string", "3+", nullable="3+", ignorable=True)] = None
+    rack_id: Annotated[str | None, wire_field("string", "3+", nullable="3+", ignorable=True)] = None
     """`client.rack` of the consumer, null if not set."""
 
 

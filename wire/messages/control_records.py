@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -57,7 +56,7 @@ class LeaderChangeMessageVoter(Message):
 
     voter_id: Int32 = 0
     """Node id of the voter."""
-    voter_directory_id: A[bytes, wire_field("uuid", "1+")] = ZERO_UUID
+    voter_directory_id: Annotated[bytes, wire_field("uuid", "1+")] = ZERO_UUID
     """Directory id of the voter, zero if unknown."""
 
 
@@ -70,9 +69,9 @@ class LeaderChangeMessage(Message):
     """Version of this record's format; 0 or 1."""
     leader_id: Int32 = 0
     """Node id of the new leader. Its epoch is that of the batch."""
-    voters: A[list[LeaderChangeMessageVoter], wire_field("[]struct")] = field(default_factory=list)
+    voters: Annotated[list[LeaderChangeMessageVoter], wire_field("[]struct")] = field(default_factory=list)
     """Voters of the quorum at the election."""
-    granting_voters: A[list[LeaderChangeMessageVoter], wire_field("[]struct")] = field(default_factory=list)
+    granting_voters: Annotated[list[LeaderChangeMessageVoter], wire_field("[]struct")] = field(default_factory=list)
     """Voters that granted their vote, the leader among them."""
 
 
@@ -123,9 +122,11 @@ class VotersRecordVoter(Message):
     """Node id of the voter."""
     voter_directory_id: Uuid = ZERO_UUID
     """Id of the metadata log directory of the voter; node id and directory id together identify it."""
-    endpoints: A[list[Endpoint], wire_field("[]struct")] = field(default_factory=list)
+    endpoints: Annotated[list[Endpoint], wire_field("[]struct")] = field(default_factory=list)
     """Endpoints of the voter."""
-    k_raft_version_feature: A[KRaftVersionFeature, wire_field("struct")] = field(default_factory=KRaftVersionFeature)
+    k_raft_version_feature: Annotated[KRaftVersionFeature, wire_field("struct")] = field(
+        default_factory=KRaftVersionFeature
+    )
     """Levels of `kraft.version` that the voter supports. An upgrade requires that all voters support the new level."""
 
 
@@ -135,5 +136,5 @@ class VotersRecord(Message):
     SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
     """Version of this record's format; 0."""
-    voters: A[list[VotersRecordVoter], wire_field("[]struct")] = field(default_factory=list)
+    voters: Annotated[list[VotersRecordVoter], wire_field("[]struct")] = field(default_factory=list)
     """All voters of the quorum."""

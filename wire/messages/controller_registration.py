@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -60,9 +59,9 @@ class ControllerRegistrationRequest(Message):
     """Random id of the process. It registers again when the metadata has another id for its node."""
     zk_migration_ready: Bool = False
     """False: the migration from ZooKeeper ended with Apache Kafka 3.9."""
-    listeners: A[list[Listener], wire_field("[]struct")] = field(default_factory=list)
+    listeners: Annotated[list[Listener], wire_field("[]struct")] = field(default_factory=list)
     """Endpoints of the controller. At most 1,000 are accepted, else INVALID_REGISTRATION."""
-    features: A[list[Feature], wire_field("[]struct")] = field(default_factory=list)
+    features: Annotated[list[Feature], wire_field("[]struct")] = field(default_factory=list)
     """Features that the controller supports."""
 
 
@@ -76,5 +75,5 @@ class ControllerRegistrationResponse(Message):
     """
     error_code: Int16 = 0
     """0, or NOT_CONTROLLER (find the active controller), CLUSTER_AUTHORIZATION_FAILED, INVALID_REGISTRATION."""
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""

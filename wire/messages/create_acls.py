@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -17,7 +16,7 @@ class AclCreation(Message):
     """2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user. Others are rejected."""
     resource_name: String = ""
     """Name or prefix of the resources; `*` for all of them, and `kafka-cluster` for the cluster."""
-    resource_pattern_type: A[int, wire_field("int8", "1+")] = 3
+    resource_pattern_type: Annotated[int, wire_field("int8", "1+")] = 3
     """3 literal: the name itself, or `*`. 4 prefixed: all names that begin with it (KIP-290)."""
     principal: String = ""
     """Principal as type and name, such as `User:alice`; `User:*` for all users."""
@@ -41,7 +40,7 @@ class CreateAclsRequest(Message):
     Flow: An admin client sends it to any broker, which forwards it to the active controller. The controller appends one
     record for each new ACL; brokers apply them when they have read these records.
     """
-    creations: A[list[AclCreation], wire_field("[]struct")] = field(default_factory=list)
+    creations: Annotated[list[AclCreation], wire_field("[]struct")] = field(default_factory=list)
     """ACLs to add, each with its own result."""
 
 
@@ -52,7 +51,7 @@ class AclCreationResult(Message):
     """0, INVALID_REQUEST for an ACL that makes no sense, SECURITY_DISABLED without an authorizer, POLICY_VIOLATION for
     too many ACLs, CLUSTER_AUTHORIZATION_FAILED.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error; empty or null if there is none."""
 
 
@@ -64,5 +63,5 @@ class CreateAclsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    results: A[list[AclCreationResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[AclCreationResult], wire_field("[]struct")] = field(default_factory=list)
     """Results in the order of the request."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -42,13 +41,13 @@ class CreateDelegationTokenRequest(Message):
 
     Errors: RECORD_LIST_TOO_LARGE: The list of renewers is too long for a record of the metadata log.
     """
-    owner_principal_type: A[str | None, wire_field("string", "3+", nullable="3+")] = ""
+    owner_principal_type: Annotated[str | None, wire_field("string", "3+", nullable="3+")] = ""
     """Type of the principal that the token is for. Only read if there is a name."""
-    owner_principal_name: A[str | None, wire_field("string", "3+", nullable="3+")] = ""
+    owner_principal_name: Annotated[str | None, wire_field("string", "3+", nullable="3+")] = ""
     """Name of the principal that the token is for; null or empty for the requester. Another owner requires the right to
     create tokens for that user.
     """
-    renewers: A[list[CreatableRenewers], wire_field("[]struct")] = field(default_factory=list)
+    renewers: Annotated[list[CreatableRenewers], wire_field("[]struct")] = field(default_factory=list)
     """Principals that may renew and expire the token besides its owner."""
     max_lifetime_ms: Int64 = 0
     """Time in ms after which the token cannot be renewed any more, at most `delegation.token.max.lifetime.ms`; 0 or
@@ -68,9 +67,9 @@ class CreateDelegationTokenResponse(Message):
     """Type of the owner."""
     principal_name: String = ""
     """Name of the owner. Clients that log in with the token have its rights."""
-    token_requester_principal_type: A[str, wire_field("string", "3+")] = ""
+    token_requester_principal_type: Annotated[str, wire_field("string", "3+")] = ""
     """Type of the principal that requested the token."""
-    token_requester_principal_name: A[str, wire_field("string", "3+")] = ""
+    token_requester_principal_name: Annotated[str, wire_field("string", "3+")] = ""
     """Name of the principal that requested the token."""
     issue_timestamp_ms: Int64 = 0
     """Time of issue in ms since the epoch; -1 with an error."""

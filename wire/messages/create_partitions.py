@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -13,7 +12,7 @@ from ottla.wire.codec.schema import Bool, Int16, Int32, Message, MessageSpec, St
 class CreatePartitionsAssignment(Message):
     """Brokers for the replicas of a new partition, in a CreatePartitions request."""
 
-    broker_ids: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    broker_ids: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of the replicas, the preferred leader first. Their number must be that of the existing partitions."""
 
 
@@ -24,7 +23,7 @@ class CreatePartitionsTopic(Message):
     """Topic name."""
     count: Int32 = 0
     """Total number of partitions afterwards. A number that is no increase is rejected with INVALID_PARTITIONS."""
-    assignments: A[list[CreatePartitionsAssignment] | None, wire_field("[]struct", nullable="0+")] = field(
+    assignments: Annotated[list[CreatePartitionsAssignment] | None, wire_field("[]struct", nullable="0+")] = field(
         default_factory=list
     )
     """Replicas of the new partitions in the order of their indexes; null to let the controller choose them."""
@@ -40,7 +39,7 @@ class CreatePartitionsRequest(Message):
     record for each new partition. Records with keys may go to other partitions afterwards, because the default
     partitioner uses the number of partitions.
     """
-    topics: A[list[CreatePartitionsTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[CreatePartitionsTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics to enlarge, each with its own result."""
     timeout_ms: Int32 = 0
     """Time in ms that the client waits. Ottla ignores it: the response follows once the new partitions are committed.
@@ -59,7 +58,7 @@ class CreatePartitionsTopicResult(Message):
     THROTTLING_QUOTA_EXCEEDED (retry after the throttle time), INVALID_REQUEST (topic twice), POLICY_VIOLATION (too many
     partitions), TOPIC_AUTHORIZATION_FAILED.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
 
 
@@ -71,5 +70,5 @@ class CreatePartitionsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    results: A[list[CreatePartitionsTopicResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[CreatePartitionsTopicResult], wire_field("[]struct")] = field(default_factory=list)
     """Results, one for each topic."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class CreatableReplicaAssignment(Message):
 
     partition_index: Int32 = 0
     """Index of the partition; the indexes of a topic go from 0 without gaps."""
-    broker_ids: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    broker_ids: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of the replicas, the preferred leader first."""
 
 
@@ -24,7 +23,7 @@ class CreatableTopicConfig(Message):
 
     name: String = ""
     """Name of the setting, such as `cleanup.policy`. An unknown one is rejected with INVALID_CONFIG."""
-    value: A[str | None, wire_field("string", nullable="0+")] = ""
+    value: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Value as text. Null is rejected with INVALID_CONFIG."""
 
 
@@ -40,9 +39,9 @@ class CreatableTopic(Message):
     replication_factor: Int16 = 0
     """Number of replicas of each partition; -1 for `default.replication.factor` of the controller, or with assignments.
     """
-    assignments: A[list[CreatableReplicaAssignment], wire_field("[]struct")] = field(default_factory=list)
+    assignments: Annotated[list[CreatableReplicaAssignment], wire_field("[]struct")] = field(default_factory=list)
     """Replicas of each partition; empty to let the controller choose them."""
-    configs: A[list[CreatableTopicConfig], wire_field("[]struct")] = field(default_factory=list)
+    configs: Annotated[list[CreatableTopicConfig], wire_field("[]struct")] = field(default_factory=list)
     """Settings that differ from the defaults of the brokers."""
 
 
@@ -58,28 +57,28 @@ class CreateTopicsRequest(Message):
     replicas, appends the records of the topics to the metadata log, and responds when they are committed. Leaders of
     the new partitions are known to a broker only when it has applied these records.
     """
-    topics: A[list[CreatableTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[CreatableTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics to create, each with its own result."""
     timeout_ms: Int32 = 60000
     """Time in ms that the client waits. Ottla ignores it: the response follows once the topics are committed."""
-    validate_only: A[bool, wire_field("bool", "1+")] = False
+    validate_only: Annotated[bool, wire_field("bool", "1+")] = False
     """True to check the request and create no topic."""
 
 
 class CreatableTopicConfigs(Message):
     """Setting of a created topic in a CreateTopics response: name, value and its source."""
 
-    name: A[str, wire_field("string", "5+")] = ""
+    name: Annotated[str, wire_field("string", "5+")] = ""
     """Name of the setting."""
-    value: A[str | None, wire_field("string", "5+", nullable="5+")] = ""
+    value: Annotated[str | None, wire_field("string", "5+", nullable="5+")] = ""
     """Value as text; null if it is sensitive."""
-    read_only: A[bool, wire_field("bool", "5+")] = False
+    read_only: Annotated[bool, wire_field("bool", "5+")] = False
     """Always false: all settings of a topic can be changed."""
-    config_source: A[int, wire_field("int8", "5+", ignorable=True)] = -1
+    config_source: Annotated[int, wire_field("int8", "5+", ignorable=True)] = -1
     """Origin of the value: 1 the topic, 3 the dynamic default of all brokers, 5 the default of Kafka. Ottla leaves out
     the configuration files of brokers (4). -1 if unknown.
     """
-    is_sensitive: A[bool, wire_field("bool", "5+")] = False
+    is_sensitive: Annotated[bool, wire_field("bool", "5+")] = False
     """True if the value is a secret; always false for a topic."""
 
 
@@ -88,24 +87,24 @@ class CreatableTopicResult(Message):
 
     name: String = ""
     """Topic name."""
-    topic_id: A[bytes, wire_field("uuid", "7+", ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "7+", ignorable=True)] = ZERO_UUID
     """UUID of the new topic; zero with an error."""
     error_code: Int16 = 0
     """0, or TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
     INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, THROTTLING_QUOTA_EXCEEDED (retry after the throttle time),
     INVALID_REQUEST (topic twice), POLICY_VIOLATION (too large), TOPIC_AUTHORIZATION_FAILED.
     """
-    error_message: A[str | None, wire_field("string", "1+", nullable="0+", ignorable=True)] = ""
+    error_message: Annotated[str | None, wire_field("string", "1+", nullable="0+", ignorable=True)] = ""
     """Text for the error, null if there is none."""
-    topic_config_error_code: A[int, wire_field("int16", "5+", tagged="5+", tag=0, ignorable=True)] = 0
+    topic_config_error_code: Annotated[int, wire_field("int16", "5+", tagged="5+", tag=0, ignorable=True)] = 0
     """TOPIC_AUTHORIZATION_FAILED if the principal may not describe the settings; they are left out then. Else 0."""
-    num_partitions: A[int, wire_field("int32", "5+", ignorable=True)] = -1
+    num_partitions: Annotated[int, wire_field("int32", "5+", ignorable=True)] = -1
     """Number of partitions of the new topic; -1 with an error, or if the settings are left out."""
-    replication_factor: A[int, wire_field("int16", "5+", ignorable=True)] = -1
+    replication_factor: Annotated[int, wire_field("int16", "5+", ignorable=True)] = -1
     """Number of replicas of each partition; -1 with an error, or if the settings are left out."""
-    configs: A[list[CreatableTopicConfigs] | None, wire_field("[]struct", "5+", nullable="5+", ignorable=True)] = field(
-        default_factory=list
-    )
+    configs: Annotated[
+        list[CreatableTopicConfigs] | None, wire_field("[]struct", "5+", nullable="5+", ignorable=True)
+    ] = field(default_factory=list)
     """All settings of the new topic; null or empty with an error, or if they are left out."""
 
 
@@ -113,9 +112,9 @@ class CreateTopicsResponse(Message):
     """Response to CreateTopics: for each topic an error code, or 0 with its id and settings."""
 
     SPEC: ClassVar[MessageSpec] = response(19, "2-7", "5+")
-    throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "2+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    topics: A[list[CreatableTopicResult], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[CreatableTopicResult], wire_field("[]struct")] = field(default_factory=list)
     """Results, one for each topic."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,15 +14,15 @@ class DeleteAclsFilter(Message):
 
     resource_type_filter: Int8 = 0
     """1 any; 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
-    resource_name_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    resource_name_filter: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Resource name of the ACL; null for any."""
-    pattern_type_filter: A[int, wire_field("int8", "1+")] = 3
+    pattern_type_filter: Annotated[int, wire_field("int8", "1+")] = 3
     """1 any, 3 literal, 4 prefixed. 2 match: all patterns that cover a resource of this name, `*` and prefixes
     included.
     """
-    principal_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    principal_filter: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Principal of the ACL, such as `User:alice`; null for any."""
-    host_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    host_filter: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Host of the ACL; null for any."""
     operation: Int8 = 0
     """1 any, or the operation of the ACL, numbered as in CreateAcls."""
@@ -41,7 +40,7 @@ class DeleteAclsRequest(Message):
     Flow: An admin client sends it to any broker, which forwards it to the active controller. The controller removes all
     ACLs that match a filter and returns them.
     """
-    filters: A[list[DeleteAclsFilter], wire_field("[]struct")] = field(default_factory=list)
+    filters: Annotated[list[DeleteAclsFilter], wire_field("[]struct")] = field(default_factory=list)
     """Filters, each with its own result."""
 
 
@@ -50,13 +49,13 @@ class DeleteAclsMatchingAcl(Message):
 
     error_code: Int16 = 0
     """0: the ACL is removed."""
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
     resource_type: Int8 = 0
     """2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
     resource_name: String = ""
     """Name or prefix of the resources; `*` for all."""
-    pattern_type: A[int, wire_field("int8", "1+")] = 3
+    pattern_type: Annotated[int, wire_field("int8", "1+")] = 3
     """3 literal, 4 prefixed."""
     principal: String = ""
     """Principal as type and name, such as `User:alice`."""
@@ -75,9 +74,9 @@ class DeleteAclsFilterResult(Message):
     """0, also if no ACL matched. INVALID_REQUEST for a filter with unknown values, or for too many matches;
     SECURITY_DISABLED without an authorizer; CLUSTER_AUTHORIZATION_FAILED.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
-    matching_acls: A[list[DeleteAclsMatchingAcl], wire_field("[]struct")] = field(default_factory=list)
+    matching_acls: Annotated[list[DeleteAclsMatchingAcl], wire_field("[]struct")] = field(default_factory=list)
     """ACLs that matched and were removed."""
 
 
@@ -89,5 +88,5 @@ class DeleteAclsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    filter_results: A[list[DeleteAclsFilterResult], wire_field("[]struct")] = field(default_factory=list)
+    filter_results: Annotated[list[DeleteAclsFilterResult], wire_field("[]struct")] = field(default_factory=list)
     """Results in the order of the request."""

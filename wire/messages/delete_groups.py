@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -21,7 +20,7 @@ class DeleteGroupsRequest(Message):
     and its offsets to `__consumer_offsets`. For a share group, it first deletes the share state of the partitions with
     DeleteShareGroupState.
     """
-    groups_names: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    groups_names: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Ids of the groups, all with the same coordinator."""
 
 
@@ -45,5 +44,5 @@ class DeleteGroupsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    results: A[list[DeletableGroupResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[DeletableGroupResult], wire_field("[]struct")] = field(default_factory=list)
     """Results. A group that occurs twice in the request has one result."""

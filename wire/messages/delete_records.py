@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -26,7 +25,7 @@ class DeleteRecordsTopic(Message):
 
     name: String = ""
     """Topic name."""
-    partitions: A[list[DeleteRecordsPartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[DeleteRecordsPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to delete from."""
 
 
@@ -39,7 +38,7 @@ class DeleteRecordsRequest(Message):
     Flow: An admin client sends it to the leader of each partition. The leader moves the log start offset forward and
     responds when all replicas on unfenced brokers have done so. Whole segments below the offset are deleted later.
     """
-    topics: A[list[DeleteRecordsTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[DeleteRecordsTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions to delete from."""
     timeout_ms: Int32 = 0
     """Time in ms to wait until the replicas have raised their log start offset too; then REQUEST_TIMED_OUT. The
@@ -66,7 +65,7 @@ class DeleteRecordsTopicResult(Message):
 
     name: String = ""
     """Topic name."""
-    partitions: A[list[DeleteRecordsPartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[DeleteRecordsPartitionResult], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -78,5 +77,5 @@ class DeleteRecordsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    topics: A[list[DeleteRecordsTopicResult], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[DeleteRecordsTopicResult], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

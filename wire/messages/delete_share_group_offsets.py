@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -40,7 +39,7 @@ class DeleteShareGroupOffsetsRequest(Message):
     """
     group_id: String = ""
     """Id of the share group. With members in it, the request is rejected with NON_EMPTY_GROUP."""
-    topics: A[list[DeleteShareGroupOffsetsRequestTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[DeleteShareGroupOffsetsRequestTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics to remove. All their partitions lose their state."""
 
 
@@ -55,7 +54,7 @@ class DeleteShareGroupOffsetsResponseTopic(Message):
     """0, or UNKNOWN_TOPIC_OR_PARTITION (no such topic, or no state of it in the group), TOPIC_AUTHORIZATION_FAILED, or
     the error of the share coordinator.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
 
 
@@ -71,7 +70,9 @@ class DeleteShareGroupOffsetsResponse(Message):
     """Error of the whole request: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR,
     COORDINATOR_LOAD_IN_PROGRESS or INVALID_GROUP_ID. 0 if the topics have their own.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error of the whole request, null if there is none."""
-    responses: A[list[DeleteShareGroupOffsetsResponseTopic], wire_field("[]struct")] = field(default_factory=list)
+    responses: Annotated[list[DeleteShareGroupOffsetsResponseTopic], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Results, one for each topic. Empty if the whole request failed."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -33,7 +32,7 @@ class DeleteStateData(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with state to delete."""
 
 
@@ -44,7 +43,7 @@ class DeleteShareGroupStateRequest(Message):
     """Flow: The group coordinator sends it to the share coordinator when a share group or its offsets are deleted."""
     group_id: String = ""
     """Id of the share group."""
-    topics: A[list[DeleteStateData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[DeleteStateData], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions for which to delete the state."""
 
 
@@ -57,7 +56,7 @@ class PartitionResult(Message):
     """0, also if there is no state. NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and COORDINATOR_LOAD_IN_PROGRESS: retry.
     Else UNKNOWN_TOPIC_OR_PARTITION or INVALID_REQUEST.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
 
 
@@ -66,7 +65,7 @@ class DeleteStateResult(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -74,5 +73,5 @@ class DeleteShareGroupStateResponse(Message):
     """Response to DeleteShareGroupState: an error code for each share-partition."""
 
     SPEC: ClassVar[MessageSpec] = response(86, "0", "0+")
-    results: A[list[DeleteStateResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[DeleteStateResult], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

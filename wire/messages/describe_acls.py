@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -21,15 +20,15 @@ class DescribeAclsRequest(Message):
     """
     resource_type_filter: Int8 = 0
     """1 any; 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
-    resource_name_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    resource_name_filter: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Resource name of the ACL; null for any."""
-    pattern_type_filter: A[int, wire_field("int8", "1+")] = 3
+    pattern_type_filter: Annotated[int, wire_field("int8", "1+")] = 3
     """1 any, 3 literal, 4 prefixed. 2 match: all patterns that cover a resource of this name, `*` and prefixes
     included.
     """
-    principal_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    principal_filter: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Principal of the ACL, such as `User:alice`; null for any."""
-    host_filter: A[str | None, wire_field("string", nullable="0+")] = ""
+    host_filter: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Host of the ACL; null for any."""
     operation: Int8 = 0
     """1 any, or the operation of the ACL, numbered as in CreateAcls."""
@@ -57,9 +56,9 @@ class DescribeAclsResource(Message):
     """2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
     resource_name: String = ""
     """Name or prefix of the resources; `*` for all."""
-    pattern_type: A[int, wire_field("int8", "1+")] = 3
+    pattern_type: Annotated[int, wire_field("int8", "1+")] = 3
     """3 literal, 4 prefixed."""
-    acls: A[list[AclDescription], wire_field("[]struct")] = field(default_factory=list)
+    acls: Annotated[list[AclDescription], wire_field("[]struct")] = field(default_factory=list)
     """ACLs of the pattern."""
 
 
@@ -75,7 +74,7 @@ class DescribeAclsResponse(Message):
     """0, also if no ACL matches. SECURITY_DISABLED without an authorizer, CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REQUEST.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
-    resources: A[list[DescribeAclsResource], wire_field("[]struct")] = field(default_factory=list)
+    resources: Annotated[list[DescribeAclsResource], wire_field("[]struct")] = field(default_factory=list)
     """Resource patterns with their ACLs."""

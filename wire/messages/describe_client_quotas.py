@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -29,7 +28,7 @@ class ComponentData(Message):
     """`user`, `client-id` or `ip`. Another one is rejected with UNSUPPORTED_VERSION; a type may occur once."""
     match_type: Int8 = 0
     """0 the name in `match`, 1 the default of this type, 2 any name or default of this type."""
-    match: A[str | None, wire_field("string", nullable="0+")] = ""
+    match: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Principal name, client id or IP address for match type 0; null for the other types."""
 
 
@@ -41,7 +40,7 @@ class DescribeClientQuotasRequest(Message):
 
     Flow: An admin client sends it to any broker, which responds from its copy of the metadata.
     """
-    components: A[list[ComponentData], wire_field("[]struct")] = field(default_factory=list)
+    components: Annotated[list[ComponentData], wire_field("[]struct")] = field(default_factory=list)
     """Conditions; without any, all entities match unless `strict` is set."""
     strict: Bool = False
     """True to leave out entities with a type that has no condition."""
@@ -52,7 +51,7 @@ class EntityData(Message):
 
     entity_type: String = ""
     """`user`, `client-id` or `ip`."""
-    entity_name: A[str | None, wire_field("string", nullable="0+")] = ""
+    entity_name: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Principal name, client id or IP address; null for the default of this type."""
 
 
@@ -70,9 +69,9 @@ class ValueData(Message):
 class EntryData(Message):
     """Quota entity in a DescribeClientQuotas response, with the quotas set for it."""
 
-    entity: A[list[EntityData], wire_field("[]struct")] = field(default_factory=list)
+    entity: Annotated[list[EntityData], wire_field("[]struct")] = field(default_factory=list)
     """Parts of the entity, such as a user and a client id."""
-    values: A[list[ValueData], wire_field("[]struct")] = field(default_factory=list)
+    values: Annotated[list[ValueData], wire_field("[]struct")] = field(default_factory=list)
     """Quotas that are set for this entity."""
 
 
@@ -86,7 +85,7 @@ class DescribeClientQuotasResponse(Message):
     """
     error_code: Int16 = 0
     """0, or INVALID_REQUEST, UNSUPPORTED_VERSION (unknown entity type), CLUSTER_AUTHORIZATION_FAILED."""
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
-    entries: A[list[EntryData] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
+    entries: Annotated[list[EntryData] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
     """Entities with their quotas; null with an error."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -23,11 +22,11 @@ class DescribeClusterRequest(Message):
     """
     include_cluster_authorized_operations: Bool = False
     """True to return the operations on the cluster that the principal is authorized for."""
-    endpoint_type: A[int, wire_field("int8", "1+")] = 1
+    endpoint_type: Annotated[int, wire_field("int8", "1+")] = 1
     """1 brokers, 2 controllers. It must match the listener, else MISMATCHED_ENDPOINT_TYPE; other values are rejected
     with UNSUPPORTED_ENDPOINT_TYPE.
     """
-    include_fenced_brokers: A[bool, wire_field("bool", "2+")] = False
+    include_fenced_brokers: Annotated[bool, wire_field("bool", "2+")] = False
     """True to list fenced brokers as well."""
 
 
@@ -40,9 +39,9 @@ class DescribeClusterBroker(Message):
     """Host name or address of the listener that the request came in on."""
     port: Int32 = 0
     """Port of that listener."""
-    rack: A[str | None, wire_field("string", nullable="0+")] = None
+    rack: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """`broker.rack`, null if not set."""
-    is_fenced: A[bool, wire_field("bool", "2+")] = False
+    is_fenced: Annotated[bool, wire_field("bool", "2+")] = False
     """True if the broker is fenced: it lost its session with the controller, or has not completed its start."""
 
 
@@ -56,9 +55,9 @@ class DescribeClusterResponse(Message):
     """
     error_code: Int16 = 0
     """0, or MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE."""
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
-    endpoint_type: A[int, wire_field("int8", "1+")] = 1
+    endpoint_type: Annotated[int, wire_field("int8", "1+")] = 1
     """1 brokers, 2 controllers."""
     cluster_id: String = ""
     """Id that the cluster was formatted with, the same on all nodes."""
@@ -66,7 +65,7 @@ class DescribeClusterResponse(Message):
     """From a controller, node id of the active controller. From a broker, node id of any broker that is not fenced: it
     forwards the requests that are for the controller. -1 if there is none.
     """
-    brokers: A[list[DescribeClusterBroker], wire_field("[]struct")] = field(default_factory=list)
+    brokers: Annotated[list[DescribeClusterBroker], wire_field("[]struct")] = field(default_factory=list)
     """Nodes of the requested type."""
     cluster_authorized_operations: Int32 = -2147483648
     """Bits of the authorized operations; 0 if the principal may not describe the cluster, -2147483648 if they were not

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -30,7 +29,7 @@ class DescribeConfigsResource(Message):
     """Topic name, node id, subscription name or group id. For type 4, empty means the dynamic defaults of all brokers;
     a node id must be that of the receiver.
     """
-    configuration_keys: A[list[str] | None, wire_field("[]string", nullable="0+")] = field(default_factory=list)
+    configuration_keys: Annotated[list[str] | None, wire_field("[]string", nullable="0+")] = field(default_factory=list)
     """Names of the settings to return; null or empty for all."""
 
 
@@ -44,22 +43,22 @@ class DescribeConfigsRequest(Message):
     Flow: An admin client sends it to any broker; for the settings of a broker to that broker, because its configuration
     file is not in the metadata.
     """
-    resources: A[list[DescribeConfigsResource], wire_field("[]struct")] = field(default_factory=list)
+    resources: Annotated[list[DescribeConfigsResource], wire_field("[]struct")] = field(default_factory=list)
     """Resources to read, each with its own result."""
-    include_synonyms: A[bool, wire_field("bool", "1+")] = False
+    include_synonyms: Annotated[bool, wire_field("bool", "1+")] = False
     """True to return all places that a value could come from, in order of precedence."""
-    include_documentation: A[bool, wire_field("bool", "3+")] = False
+    include_documentation: Annotated[bool, wire_field("bool", "3+")] = False
     """True to return the documentation of each setting."""
 
 
 class DescribeConfigsSynonym(Message):
     """Setting and level that the value of the described setting could come from, with its value there."""
 
-    name: A[str, wire_field("string", "1+")] = ""
+    name: Annotated[str, wire_field("string", "1+")] = ""
     """Name of the setting there, such as `log.retention.ms` for `retention.ms`."""
-    value: A[str | None, wire_field("string", "1+", nullable="0+")] = ""
+    value: Annotated[str | None, wire_field("string", "1+", nullable="0+")] = ""
     """Value there; null if it is sensitive."""
-    source: A[int, wire_field("int8", "1+")] = 0
+    source: Annotated[int, wire_field("int8", "1+")] = 0
     """Origin, numbered as `config_source`."""
 
 
@@ -68,23 +67,23 @@ class DescribeConfigsResourceResult(Message):
 
     name: String = ""
     """Name of the setting."""
-    value: A[str | None, wire_field("string", nullable="0+")] = ""
+    value: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Effective value as text; null if it is sensitive, or not set and without a default."""
     read_only: Bool = False
     """True if the setting can only be changed in the configuration file."""
-    config_source: A[int, wire_field("int8", "1+", ignorable=True)] = -1
+    config_source: Annotated[int, wire_field("int8", "1+", ignorable=True)] = -1
     """Origin of the value: 1 topic, 2 this broker (dynamic), 3 all brokers (dynamic), 4 configuration file, 5 default,
     6 logger, 7 client metrics, 8 group. -1 if unknown.
     """
     is_sensitive: Bool = False
     """True if the value is a secret, or could be one: passwords, and settings of unknown type."""
-    synonyms: A[list[DescribeConfigsSynonym], wire_field("[]struct", "1+", ignorable=True)] = field(
+    synonyms: Annotated[list[DescribeConfigsSynonym], wire_field("[]struct", "1+", ignorable=True)] = field(
         default_factory=list
     )
     """Places that the value could come from, the effective one first. Empty if not requested."""
-    config_type: A[int, wire_field("int8", "3+", ignorable=True)] = 0
+    config_type: Annotated[int, wire_field("int8", "3+", ignorable=True)] = 0
     """1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password; 0 if unknown."""
-    documentation: A[str | None, wire_field("string", "3+", nullable="0+", ignorable=True)] = ""
+    documentation: Annotated[str | None, wire_field("string", "3+", nullable="0+", ignorable=True)] = ""
     """Documentation of the setting; null if not requested."""
 
 
@@ -95,13 +94,13 @@ class DescribeConfigsResult(Message):
     """0, or UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another broker's id),
     TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error; empty or null if there is none."""
     resource_type: Int8 = 0
     """Resource type from the request."""
     resource_name: String = ""
     """Resource name from the request."""
-    configs: A[list[DescribeConfigsResourceResult], wire_field("[]struct")] = field(default_factory=list)
+    configs: Annotated[list[DescribeConfigsResourceResult], wire_field("[]struct")] = field(default_factory=list)
     """Settings of the resource; empty with an error."""
 
 
@@ -113,5 +112,5 @@ class DescribeConfigsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    results: A[list[DescribeConfigsResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[DescribeConfigsResult], wire_field("[]struct")] = field(default_factory=list)
     """Results. A resource that occurs twice in the request has one result."""

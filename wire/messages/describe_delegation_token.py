@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -38,7 +37,7 @@ class DescribeDelegationTokenRequest(Message):
 
     Flow: An authenticated client sends it to any broker, which responds from its copy of the metadata.
     """
-    owners: A[list[DescribeDelegationTokenOwner] | None, wire_field("[]struct", nullable="0+")] = field(
+    owners: Annotated[list[DescribeDelegationTokenOwner] | None, wire_field("[]struct", nullable="0+")] = field(
         default_factory=list
     )
     """Principals with tokens to list; null for all, empty for none."""
@@ -60,9 +59,9 @@ class DescribedDelegationToken(Message):
     """Type of the owner."""
     principal_name: String = ""
     """Name of the owner. Clients that log in with the token have its rights."""
-    token_requester_principal_type: A[str, wire_field("string", "3+")] = ""
+    token_requester_principal_type: Annotated[str, wire_field("string", "3+")] = ""
     """Type of the principal that requested the token."""
-    token_requester_principal_name: A[str, wire_field("string", "3+")] = ""
+    token_requester_principal_name: Annotated[str, wire_field("string", "3+")] = ""
     """Name of the principal that requested the token."""
     issue_timestamp: Int64 = 0
     """Time of issue in ms since the epoch."""
@@ -74,7 +73,7 @@ class DescribedDelegationToken(Message):
     """Id of the token, the user name of a SCRAM login with it."""
     hmac: Bytes = b""
     """Secret of the token. In base64 it is the password of a SCRAM login."""
-    renewers: A[list[DescribedDelegationTokenRenewer], wire_field("[]struct")] = field(default_factory=list)
+    renewers: Annotated[list[DescribedDelegationTokenRenewer], wire_field("[]struct")] = field(default_factory=list)
     """Principals that may renew and expire the token besides its owner."""
 
 
@@ -86,7 +85,7 @@ class DescribeDelegationTokenResponse(Message):
     """0, or DELEGATION_TOKEN_AUTH_DISABLED (no secret key configured), DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (connection
     not authenticated, or with a token).
     """
-    tokens: A[list[DescribedDelegationToken], wire_field("[]struct")] = field(default_factory=list)
+    tokens: Annotated[list[DescribedDelegationToken], wire_field("[]struct")] = field(default_factory=list)
     """Tokens that are owned, requested or renewable by the principal, or that ACLs permit it to describe."""
     throttle_time_ms: Int32 = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if

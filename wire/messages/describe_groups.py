@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -20,9 +19,9 @@ class DescribeGroupsRequest(Message):
     Flow: A tool or admin client sends it to the coordinator of each group (`ottla group describe`). The coordinator
     responds from its memory.
     """
-    groups: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    groups: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Ids of the groups, all with the same coordinator. Each has a result of its own."""
-    include_authorized_operations: A[bool, wire_field("bool", "3+")] = False
+    include_authorized_operations: Annotated[bool, wire_field("bool", "3+")] = False
     """True to return the operations on the group that the principal is authorized for."""
 
 
@@ -31,7 +30,7 @@ class DescribedGroupMember(Message):
 
     member_id: String = ""
     """Id that the coordinator gave the member in JoinGroup."""
-    group_instance_id: A[str | None, wire_field("string", "4+", nullable="4+", ignorable=True)] = None
+    group_instance_id: Annotated[str | None, wire_field("string", "4+", nullable="4+", ignorable=True)] = None
     """`group.instance.id` of a static member, null for a dynamic one."""
     client_id: String = ""
     """`client.id` of the member in its last JoinGroup."""
@@ -52,7 +51,7 @@ class DescribedGroup(Message):
     """0, or GROUP_ID_NOT_FOUND (from version 6 on: no such group, or of another type), GROUP_AUTHORIZATION_FAILED,
     NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
     """
-    error_message: A[str | None, wire_field("string", "6+", nullable="6+")] = None
+    error_message: Annotated[str | None, wire_field("string", "6+", nullable="6+")] = None
     """Text for the error, null if there is none."""
     group_id: String = ""
     """Group id from the request."""
@@ -64,9 +63,9 @@ class DescribedGroup(Message):
     """`consumer` for consumers, `connect` for Kafka Connect; empty if the group has never had a member."""
     protocol_data: String = ""
     """Name of the chosen protocol, for consumers the client-side assignor. Empty unless the group is stable."""
-    members: A[list[DescribedGroupMember], wire_field("[]struct")] = field(default_factory=list)
+    members: Annotated[list[DescribedGroupMember], wire_field("[]struct")] = field(default_factory=list)
     """Members of the group."""
-    authorized_operations: A[int, wire_field("int32", "3+")] = -2147483648
+    authorized_operations: Annotated[int, wire_field("int32", "3+")] = -2147483648
     """Bits of the authorized operations; -2147483648 if they were not requested."""
 
 
@@ -74,9 +73,9 @@ class DescribeGroupsResponse(Message):
     """Descriptions of classic groups."""
 
     SPEC: ClassVar[MessageSpec] = response(15, "0-6", "5+")
-    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "1+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    groups: A[list[DescribedGroup], wire_field("[]struct")] = field(default_factory=list)
+    groups: Annotated[list[DescribedGroup], wire_field("[]struct")] = field(default_factory=list)
     """Results. A group that occurs twice in the request has one result."""

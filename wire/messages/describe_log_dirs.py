@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -26,7 +25,7 @@ class DescribableLogDirTopic(Message):
 
     topic: String = ""
     """Topic name."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions to describe."""
 
 
@@ -39,7 +38,9 @@ class DescribeLogDirsRequest(Message):
 
     Flow: An admin client sends it to each broker, since a broker knows only its own directories.
     """
-    topics: A[list[DescribableLogDirTopic] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
+    topics: Annotated[list[DescribableLogDirTopic] | None, wire_field("[]struct", nullable="0+")] = field(
+        default_factory=list
+    )
     """Partitions to describe; null for all, empty for none. Partitions that are not on this broker are left out."""
 
 
@@ -63,7 +64,7 @@ class DescribeLogDirsTopic(Message):
 
     name: String = ""
     """Topic name."""
-    partitions: A[list[DescribeLogDirsPartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[DescribeLogDirsPartition], wire_field("[]struct")] = field(default_factory=list)
     """Replicas in the directory, by partition index."""
 
 
@@ -74,13 +75,13 @@ class DescribeLogDirsResult(Message):
     """0, or KAFKA_STORAGE_ERROR if the directory is offline."""
     log_dir: String = ""
     """Absolute path of the log directory."""
-    topics: A[list[DescribeLogDirsTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[DescribeLogDirsTopic], wire_field("[]struct")] = field(default_factory=list)
     """Replicas in the directory, by topic."""
-    total_bytes: A[int, wire_field("int64", "4+", ignorable=True)] = -1
+    total_bytes: Annotated[int, wire_field("int64", "4+", ignorable=True)] = -1
     """Size in bytes of the volume that the directory is on; -1 if unknown."""
-    usable_bytes: A[int, wire_field("int64", "4+", ignorable=True)] = -1
+    usable_bytes: Annotated[int, wire_field("int64", "4+", ignorable=True)] = -1
     """Free bytes of this volume that the broker may use; -1 if unknown."""
-    is_cordoned: A[bool, wire_field("bool", "5+", ignorable=True)] = False
+    is_cordoned: Annotated[bool, wire_field("bool", "5+", ignorable=True)] = False
     """True if new partitions are not placed in this directory (`cordoned.log.dirs`)."""
 
 
@@ -92,7 +93,7 @@ class DescribeLogDirsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    error_code: A[int, wire_field("int16", "3+", ignorable=True)] = 0
+    error_code: Annotated[int, wire_field("int16", "3+", ignorable=True)] = 0
     """Error of the whole request: CLUSTER_AUTHORIZATION_FAILED. 0 if the directories have their own."""
-    results: A[list[DescribeLogDirsResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[DescribeLogDirsResult], wire_field("[]struct")] = field(default_factory=list)
     """Log directories of the broker."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class TopicRequest(Message):
 
     name: String = ""
     """Topic name."""
-    partition_indexes: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partition_indexes: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions. One that occurs twice has one result."""
 
 
@@ -24,7 +23,7 @@ class DescribeProducersRequest(Message):
 
     SPEC: ClassVar[MessageSpec] = request(61, "0", "0+", "broker")
     """Flow: A tool sends it to the leader of each partition, to find hanging transactions."""
-    topics: A[list[TopicRequest], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[TopicRequest], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions to describe."""
 
 
@@ -54,9 +53,9 @@ class PartitionResponse(Message):
     """0, or NOT_LEADER_OR_FOLLOWER (send the request to the leader), UNKNOWN_TOPIC_OR_PARTITION,
     INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
-    active_producers: A[list[ProducerState], wire_field("[]struct")] = field(default_factory=list)
+    active_producers: Annotated[list[ProducerState], wire_field("[]struct")] = field(default_factory=list)
     """Producers with state in the partition. It is deleted `producer.id.expiration.ms` after the last batch."""
 
 
@@ -65,7 +64,7 @@ class TopicResponse(Message):
 
     name: String = ""
     """Topic name."""
-    partitions: A[list[PartitionResponse], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -77,5 +76,5 @@ class DescribeProducersResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    topics: A[list[TopicResponse], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[TopicResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

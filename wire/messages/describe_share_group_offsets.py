@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -27,7 +26,7 @@ class DescribeShareGroupOffsetsRequestTopic(Message):
 
     topic_name: String = ""
     """Name of the topic. Needs the right to describe it."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions to describe."""
 
 
@@ -36,8 +35,8 @@ class DescribeShareGroupOffsetsRequestGroup(Message):
 
     group_id: String = ""
     """Id of the share group."""
-    topics: A[list[DescribeShareGroupOffsetsRequestTopic] | None, wire_field("[]struct", nullable="0+")] = field(
-        default_factory=list
+    topics: Annotated[list[DescribeShareGroupOffsetsRequestTopic] | None, wire_field("[]struct", nullable="0+")] = (
+        field(default_factory=list)
     )
     """Partitions to describe; null for all of which the group has state."""
 
@@ -50,7 +49,7 @@ class DescribeShareGroupOffsetsRequest(Message):
 
     Flow: A tool sends it to the group coordinator, which reads the offsets from the share coordinator.
     """
-    groups: A[list[DescribeShareGroupOffsetsRequestGroup], wire_field("[]struct")] = field(default_factory=list)
+    groups: Annotated[list[DescribeShareGroupOffsetsRequestGroup], wire_field("[]struct")] = field(default_factory=list)
     """Groups to describe, each with its own result."""
 
 
@@ -65,13 +64,13 @@ class DescribeShareGroupOffsetsResponsePartition(Message):
     """
     leader_epoch: Int32 = 0
     """Leader epoch of the share-partition leader that last read or wrote the state; 0 if there is none."""
-    lag: A[int, wire_field("int64", "1+", ignorable=True)] = -1
+    lag: Annotated[int, wire_field("int64", "1+", ignorable=True)] = -1
     """Number of records from the start offset to the high watermark, without those that are already acknowledged or
     archived. -1 if unknown.
     """
     error_code: Int16 = 0
     """0, also without state. TOPIC_AUTHORIZATION_FAILED, or an error of finding the high watermark."""
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
 
 
@@ -82,7 +81,7 @@ class DescribeShareGroupOffsetsResponseTopic(Message):
     """Topic name from the request."""
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic; zero if it does not exist or may not be described."""
-    partitions: A[list[DescribeShareGroupOffsetsResponsePartition], wire_field("[]struct")] = field(
+    partitions: Annotated[list[DescribeShareGroupOffsetsResponsePartition], wire_field("[]struct")] = field(
         default_factory=list
     )
     """Results of the partitions."""
@@ -93,13 +92,15 @@ class DescribeShareGroupOffsetsResponseGroup(Message):
 
     group_id: String = ""
     """Group id from the request."""
-    topics: A[list[DescribeShareGroupOffsetsResponseTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[DescribeShareGroupOffsetsResponseTopic], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Results by topic; empty with an error of the group."""
     error_code: Int16 = 0
     """Error of the whole group: GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or
     UNSUPPORTED_VERSION if share groups are disabled. 0 if the partitions have their own.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error of the group, null if there is none."""
 
 
@@ -111,5 +112,7 @@ class DescribeShareGroupOffsetsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    groups: A[list[DescribeShareGroupOffsetsResponseGroup], wire_field("[]struct")] = field(default_factory=list)
+    groups: Annotated[list[DescribeShareGroupOffsetsResponseGroup], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Results, one for each group."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class DescribeTransactionsRequest(Message):
 
     SPEC: ClassVar[MessageSpec] = request(65, "0", "0+", "broker")
     """Flow: A tool sends it to the coordinator of each transactional id."""
-    transactional_ids: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    transactional_ids: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """`transactional.id` of each producer; all with the same coordinator."""
 
 
@@ -24,7 +23,7 @@ class TopicData(Message):
 
     topic: String = ""
     """Topic name. Topics that the principal may not describe are left out."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions in the transaction."""
 
 
@@ -47,7 +46,7 @@ class TransactionState(Message):
     """Id of the current producer."""
     producer_epoch: Int16 = 0
     """Epoch of the current producer."""
-    topics: A[list[TopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[TopicData], wire_field("[]struct")] = field(default_factory=list)
     """Partitions in the open transaction. While it ends, those that have no marker yet."""
 
 
@@ -59,5 +58,5 @@ class DescribeTransactionsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    transaction_states: A[list[TransactionState], wire_field("[]struct")] = field(default_factory=list)
+    transaction_states: Annotated[list[TransactionState], wire_field("[]struct")] = field(default_factory=list)
     """Results. An id that occurs twice in the request has one result."""

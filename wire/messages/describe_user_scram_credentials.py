@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -24,7 +23,7 @@ class DescribeUserScramCredentialsRequest(Message):
     """Flow: An admin client sends it to any broker, which responds from its copy of the metadata. Salts and keys are
     never returned.
     """
-    users: A[list[UserName] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
+    users: Annotated[list[UserName] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
     """Users to describe; null or empty for all that have credentials."""
 
 
@@ -44,9 +43,9 @@ class DescribeUserScramCredentialsResult(Message):
     """User name."""
     error_code: Int16 = 0
     """0, or RESOURCE_NOT_FOUND (no credential), DUPLICATE_RESOURCE (user twice in the request)."""
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
-    credential_infos: A[list[CredentialInfo], wire_field("[]struct")] = field(default_factory=list)
+    credential_infos: Annotated[list[CredentialInfo], wire_field("[]struct")] = field(default_factory=list)
     """Credentials of the user, by mechanism."""
 
 
@@ -60,7 +59,7 @@ class DescribeUserScramCredentialsResponse(Message):
     """
     error_code: Int16 = 0
     """Error of the whole request: CLUSTER_AUTHORIZATION_FAILED. 0 if the users have their own."""
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error of the whole request, null if there is none."""
-    results: A[list[DescribeUserScramCredentialsResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[DescribeUserScramCredentialsResult], wire_field("[]struct")] = field(default_factory=list)
     """Results, one for each user."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class TopicPartitions(Message):
 
     topic: String = ""
     """Topic name."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions to elect leaders in."""
 
 
@@ -29,11 +28,11 @@ class ElectLeadersRequest(Message):
     the first replica the leader if it is in the ISR. An unclean election takes any replica that is online, with loss of
     records, if the partition has no leader.
     """
-    election_type: A[int, wire_field("int8", "1+")] = 0
+    election_type: Annotated[int, wire_field("int8", "1+")] = 0
     """0 preferred: the first replica, if it is in the ISR. 1 unclean: any live replica of a partition without leader,
     which may lose records. Other values are rejected with INVALID_REQUEST.
     """
-    topic_partitions: A[list[TopicPartitions] | None, wire_field("[]struct", nullable="0+")] = field(
+    topic_partitions: Annotated[list[TopicPartitions] | None, wire_field("[]struct", nullable="0+")] = field(
         default_factory=list
     )
     """Partitions to elect leaders in; null for all, empty for none."""
@@ -50,7 +49,7 @@ class PartitionResult(Message):
     """0, or ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
     UNKNOWN_TOPIC_OR_PARTITION.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
 
 
@@ -59,7 +58,7 @@ class ReplicaElectionResult(Message):
 
     topic: String = ""
     """Topic name."""
-    partition_result: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    partition_result: Annotated[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions. If all partitions were requested, those that need no election are left out."""
 
 
@@ -71,9 +70,11 @@ class ElectLeadersResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    error_code: A[int, wire_field("int16", "1+")] = 0
+    error_code: Annotated[int, wire_field("int16", "1+")] = 0
     """Error of the whole request: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST or POLICY_VIOLATION (too many
     elections), which named partitions have as well. 0 if the partitions have their own.
     """
-    replica_election_results: A[list[ReplicaElectionResult], wire_field("[]struct")] = field(default_factory=list)
+    replica_election_results: Annotated[list[ReplicaElectionResult], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Results by topic."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -13,9 +12,9 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpe
 class ReplicaInfo(Message):
     """Voter that the resigning leader prefers as its successor: node id and directory id."""
 
-    candidate_id: A[int, wire_field("int32", "1+")] = 0
+    candidate_id: Annotated[int, wire_field("int32", "1+")] = 0
     """Node id of the voter."""
-    candidate_directory_id: A[bytes, wire_field("uuid", "1+")] = ZERO_UUID
+    candidate_directory_id: Annotated[bytes, wire_field("uuid", "1+")] = ZERO_UUID
     """Id of the metadata log directory of the voter."""
 
 
@@ -28,9 +27,9 @@ class EndQuorumEpochRequestPartitionData(Message):
     """Node id of the leader that resigns. A negative one is rejected with INVALID_REQUEST."""
     leader_epoch: Int32 = 0
     """Epoch that the leader resigns from. A lower one than the receiver knows is rejected with FENCED_LEADER_EPOCH."""
-    preferred_successors: A[list[int], wire_field("[]int32", "0", ignorable=True)] = field(default_factory=list)
+    preferred_successors: Annotated[list[int], wire_field("[]int32", "0", ignorable=True)] = field(default_factory=list)
     """Node ids of the other voters, the one with the longest log first, in version 0."""
-    preferred_candidates: A[list[ReplicaInfo], wire_field("[]struct", "1+", ignorable=True)] = field(
+    preferred_candidates: Annotated[list[ReplicaInfo], wire_field("[]struct", "1+", ignorable=True)] = field(
         default_factory=list
     )
     """Other voters, the one with the longest log first, from version 1 on. The first starts an election at once, the
@@ -43,18 +42,20 @@ class EndQuorumEpochRequestTopicData(Message):
 
     topic_name: String = ""
     """`__cluster_metadata`. Any other name is rejected with INVALID_REQUEST."""
-    partitions: A[list[EndQuorumEpochRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[EndQuorumEpochRequestPartitionData], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Partition of the metadata log, exactly one."""
 
 
 class LeaderEndpoint(Message):
     """Endpoint of the quorum leader that resigns: listener name, host and port."""
 
-    name: A[str, wire_field("string", "1+")] = ""
+    name: Annotated[str, wire_field("string", "1+")] = ""
     """Listener name."""
-    host: A[str, wire_field("string", "1+")] = ""
+    host: Annotated[str, wire_field("string", "1+")] = ""
     """Host name or address of the endpoint."""
-    port: A[int, wire_field("uint16", "1+")] = 0
+    port: Annotated[int, wire_field("uint16", "1+")] = 0
     """Port of the endpoint."""
 
 
@@ -67,11 +68,11 @@ class EndQuorumEpochRequest(Message):
     Flow: The leader sends it to the voters when it shuts down or resigns. The preferred successor starts an election at
     once, the others after a delay.
     """
-    cluster_id: A[str | None, wire_field("string", nullable="0+")] = None
+    cluster_id: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
-    topics: A[list[EndQuorumEpochRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[EndQuorumEpochRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Metadata log, exactly one topic."""
-    leader_endpoints: A[list[LeaderEndpoint], wire_field("[]struct", "1+", ignorable=True)] = field(
+    leader_endpoints: Annotated[list[LeaderEndpoint], wire_field("[]struct", "1+", ignorable=True)] = field(
         default_factory=list
     )
     """Endpoints of the leader. The list may be empty, and Ottla does not use it."""
@@ -95,18 +96,20 @@ class EndQuorumEpochResponseTopicData(Message):
 
     topic_name: String = ""
     """`__cluster_metadata`."""
-    partitions: A[list[EndQuorumEpochResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[EndQuorumEpochResponsePartitionData], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Partition of the metadata log."""
 
 
 class NodeEndpoint(Message):
     """Node id and address of the quorum leader that an EndQuorumEpoch response names."""
 
-    node_id: A[int, wire_field("int32", "1+")] = 0
+    node_id: Annotated[int, wire_field("int32", "1+")] = 0
     """Node id of the leader."""
-    host: A[str, wire_field("string", "1+")] = ""
+    host: Annotated[str, wire_field("string", "1+")] = ""
     """Host name or address of the listener that the request came in on."""
-    port: A[int, wire_field("uint16", "1+")] = 0
+    port: Annotated[int, wire_field("uint16", "1+")] = 0
     """Port of that listener."""
 
 
@@ -118,9 +121,9 @@ class EndQuorumEpochResponse(Message):
     """Error of the whole request: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST or CLUSTER_AUTHORIZATION_FAILED. 0 if the
     partition has its own.
     """
-    topics: A[list[EndQuorumEpochResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[EndQuorumEpochResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Metadata log with the leader that the receiver knows. Empty with an error of the whole request."""
-    node_endpoints: A[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
+    node_endpoints: Annotated[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
         default_factory=list
     )
     """Address of the leader in the response, if the receiver knows it."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ottla.wire.codec.schema import (
     Bool,
@@ -58,9 +57,9 @@ class EndTxnResponse(Message):
     can abort without one), or it ended the other way. PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING: the producer ends.
     NOT_COORDINATOR: find the coordinator.
     """
-    producer_id: A[int, wire_field("int64", "5+", ignorable=True)] = -1
+    producer_id: Annotated[int, wire_field("int64", "5+", ignorable=True)] = -1
     """Producer id for the next transaction; a new one when the epochs are used up. -1 with an error."""
-    producer_epoch: A[int, wire_field("int16", "5+", ignorable=True)] = -1
+    producer_epoch: Annotated[int, wire_field("int16", "5+", ignorable=True)] = -1
     """Epoch for the next transaction: one higher than that of the ended one, or 0 of a new producer id. -1 with an
     error.
     """

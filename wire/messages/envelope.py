@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ottla.wire.codec.schema import Bytes, Int16, Message, MessageSpec, request, response, wire_field
 
@@ -20,7 +19,7 @@ class EnvelopeRequest(Message):
     """Header and body of the request, as the client sent them. APIs that cannot be forwarded are rejected with
     INVALID_REQUEST.
     """
-    request_principal: A[bytes | None, wire_field("bytes", nullable="0+")] = b""
+    request_principal: Annotated[bytes | None, wire_field("bytes", nullable="0+")] = b""
     """Principal of the client: version in two bytes, then `DefaultPrincipalData`. The controller authorizes this
     principal. Malformed data is rejected with PRINCIPAL_DESERIALIZATION_FAILURE.
     """
@@ -32,7 +31,7 @@ class EnvelopeResponse(Message):
     """Response of the controller to the forwarded request, to be sent to the client."""
 
     SPEC: ClassVar[MessageSpec] = response(58, "0", "0+")
-    response_data: A[bytes | None, wire_field("bytes", nullable="0+")] = None
+    response_data: Annotated[bytes | None, wire_field("bytes", nullable="0+")] = None
     """Header and body of the response, for the broker to pass on. Null with an error."""
     error_code: Int16 = 0
     """0, also if the response has errors. NOT_CONTROLLER: the broker finds the active controller and repeats the

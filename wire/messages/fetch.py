@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -24,9 +23,9 @@ from ottla.wire.codec.schema import (
 class ReplicaState(Message):
     """Follower that sends a Fetch request: node id and broker epoch."""
 
-    replica_id: A[int, wire_field("int32", "15+")] = -1
+    replica_id: Annotated[int, wire_field("int32", "15+")] = -1
     """Broker id of the follower, or node id of a voter or observer of the metadata quorum; -1 from a consumer."""
-    replica_epoch: A[int, wire_field("int64", "15+")] = -1
+    replica_epoch: Annotated[int, wire_field("int64", "15+")] = -1
     """Broker epoch of the follower, -1 if it has none. A request of an earlier process of the broker is rejected with
     NOT_LEADER_OR_FOLLOWER, so that a restarted broker does not enter the ISR with data that it lost.
     """
@@ -37,7 +36,7 @@ class FetchPartition(Message):
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
-    current_leader_epoch: A[int, wire_field("int32", "9+", ignorable=True)] = -1
+    current_leader_epoch: Annotated[int, wire_field("int32", "9+", ignorable=True)] = -1
     """Leader epoch that the reader knows, -1 for no check. An older one is rejected with FENCED_LEADER_EPOCH, a newer
     one with UNKNOWN_LEADER_EPOCH.
     """
@@ -45,11 +44,11 @@ class FetchPartition(Message):
     """Offset of the first record to read. From a follower it also states that all records below are in its log, which
     advances the high watermark.
     """
-    last_fetched_epoch: A[int, wire_field("int32", "12+")] = -1
+    last_fetched_epoch: Annotated[int, wire_field("int32", "12+")] = -1
     """Leader epoch of the last record in the log of a follower, -1 if there is none. The leader compares it with its
     own epochs and reports a mismatch in `diverging_epoch`. Consumers send -1.
     """
-    log_start_offset: A[int, wire_field("int64", "5+", ignorable=True)] = -1
+    log_start_offset: Annotated[int, wire_field("int64", "5+", ignorable=True)] = -1
     """Log start offset of a follower, -1 from a consumer. The lowest one of all replicas is the low watermark that
     DeleteRecords waits for.
     """
@@ -57,11 +56,13 @@ class FetchPartition(Message):
     """Limit in bytes for the records of this partition (`max.partition.fetch.bytes`). The first batch of the first
     partition with data is returned even if it is larger (KIP-74).
     """
-    replica_directory_id: A[bytes, wire_field("uuid", "17+", tagged="17+", tag=0, ignorable=True)] = ZERO_UUID
+    replica_directory_id: Annotated[bytes, wire_field("uuid", "17+", tagged="17+", tag=0, ignorable=True)] = ZERO_UUID
     """Directory id of the metadata log of a voter or observer, which identifies a voter together with its node id
     (KIP-853). Zero on all other topics.
     """
-    high_watermark: A[int, wire_field("int64", "18+", tagged="18+", tag=1, ignorable=True)] = 9223372036854775807
+    high_watermark: Annotated[int, wire_field("int64", "18+", tagged="18+", tag=1, ignorable=True)] = (
+        9223372036854775807
+    )
     """High watermark that a follower of `__cluster_metadata` knows; the leader responds at once if its own is higher.
     -1 if unknown; 9223372036854775807, the default, from a node that does not send it.
     """
@@ -70,24 +71,24 @@ class FetchPartition(Message):
 class FetchTopic(Message):
     """Topic in a Fetch request, with the partitions to read."""
 
-    topic: A[str, wire_field("string", "0-12", ignorable=True)] = ""
+    topic: Annotated[str, wire_field("string", "0-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
-    topic_id: A[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
     """UUID of the topic, from version 13 on. An id that the broker does not know yields UNKNOWN_TOPIC_ID in each
     partition.
     """
-    partitions: A[list[FetchPartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[FetchPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to read with their positions."""
 
 
 class ForgottenTopic(Message):
     """Topic in a Fetch request, with the partitions to remove from the fetch session."""
 
-    topic: A[str, wire_field("string", "7-12", ignorable=True)] = ""
+    topic: Annotated[str, wire_field("string", "7-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
-    topic_id: A[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
     """UUID of the topic, from version 13 on."""
-    partitions: A[list[int], wire_field("[]int32", "7+")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32", "7+")] = field(default_factory=list)
     """Indexes of the partitions to remove."""
 
 
@@ -110,13 +111,15 @@ class FetchRequest(Message):
     Errors: INCONSISTENT_TOPIC_ID: The topic was deleted and created again with another id after the fetch session was
     opened.
     """
-    cluster_id: A[str | None, wire_field("string", "12+", nullable="12+", tagged="12+", tag=0, ignorable=True)] = None
+    cluster_id: Annotated[
+        str | None, wire_field("string", "12+", nullable="12+", tagged="12+", tag=0, ignorable=True)
+    ] = None
     """Cluster that a node expects to fetch metadata from, null from consumers. A controller rejects another one with
     INCONSISTENT_CLUSTER_ID; the value matters on `__cluster_metadata` only.
     """
-    replica_id: A[int, wire_field("int32", "0-14")] = -1
+    replica_id: Annotated[int, wire_field("int32", "0-14")] = -1
     """Broker id of a follower, -1 from a consumer. From version 15 on it is a part of `replica_state`."""
-    replica_state: A[ReplicaState, wire_field("struct", "15+", tagged="15+", tag=1)] = field(
+    replica_state: Annotated[ReplicaState, wire_field("struct", "15+", tagged="15+", tag=1)] = field(
         default_factory=ReplicaState
     )
     """Identity of a follower. Consumers leave it out."""
@@ -128,26 +131,26 @@ class FetchRequest(Message):
     """Bytes of records to wait for (`fetch.min.bytes`). An error in a partition ends the wait early, and so does a
     leader change; an unknown or unauthorized partition does only if all are.
     """
-    max_bytes: A[int, wire_field("int32", "3+", ignorable=True)] = 2147483647
+    max_bytes: Annotated[int, wire_field("int32", "3+", ignorable=True)] = 2147483647
     """Limit in bytes for the records of the whole response (`fetch.max.bytes`); the smaller of this and the
     `fetch.max.bytes` of the broker holds. The first batch is returned even if it is larger (KIP-74).
     """
-    isolation_level: A[int, wire_field("int8", "4+", ignorable=True)] = 0
+    isolation_level: Annotated[int, wire_field("int8", "4+", ignorable=True)] = 0
     """0, read_uncommitted: all records below the high watermark. 1, read_committed: records below the last stable
     offset, and the list of aborted transactions among them. Followers read to the end of the log.
     """
-    session_id: A[int, wire_field("int32", "7+", ignorable=True)] = 0
+    session_id: Annotated[int, wire_field("int32", "7+", ignorable=True)] = 0
     """Fetch session that the request belongs to, from an earlier response; 0 while there is none."""
-    session_epoch: A[int, wire_field("int32", "7+", ignorable=True)] = -1
+    session_epoch: Annotated[int, wire_field("int32", "7+", ignorable=True)] = -1
     """Number of the request in its session, from 1 on; after 2147483647 follows 1. 0 requests a new session, -1 a full
     fetch that uses no session and closes the named one.
     """
-    topics: A[list[FetchTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[FetchTopic], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to read, in this order. In a session, only those that are new or have another fetch offset or limit.
     """
-    forgotten_topics_data: A[list[ForgottenTopic], wire_field("[]struct", "7+")] = field(default_factory=list)
+    forgotten_topics_data: Annotated[list[ForgottenTopic], wire_field("[]struct", "7+")] = field(default_factory=list)
     """Partitions to remove from the fetch session. Empty outside of sessions."""
-    rack_id: A[str, wire_field("string", "11+", ignorable=True)] = ""
+    rack_id: Annotated[str, wire_field("string", "11+", ignorable=True)] = ""
     """`client.rack` of a consumer, empty if not set. With a rack-aware replica selector the leader names a replica in
     this rack in `preferred_read_replica`.
     """
@@ -156,11 +159,11 @@ class FetchRequest(Message):
 class EpochEndOffset(Message):
     """Point where the log of a follower diverges from the leader's: leader epoch and its end offset."""
 
-    epoch: A[int, wire_field("int32", "12+")] = -1
+    epoch: Annotated[int, wire_field("int32", "12+")] = -1
     """Largest leader epoch of the leader that is not above the `last_fetched_epoch` of the request; -1 if the logs do
     not diverge.
     """
-    end_offset: A[int, wire_field("int64", "12+")] = -1
+    end_offset: Annotated[int, wire_field("int64", "12+")] = -1
     """Offset after the last record of this epoch in the log of the leader. The follower truncates to it, or to its own
     end of that epoch if lower. -1 if the logs do not diverge.
     """
@@ -169,9 +172,9 @@ class EpochEndOffset(Message):
 class LeaderIdAndEpoch(Message):
     """Current leader of a partition and its leader epoch, in a Fetch response."""
 
-    leader_id: A[int, wire_field("int32", "12+")] = -1
+    leader_id: Annotated[int, wire_field("int32", "12+")] = -1
     """Node id of the leader, -1 if there is none or it is unknown."""
-    leader_epoch: A[int, wire_field("int32", "12+")] = -1
+    leader_epoch: Annotated[int, wire_field("int32", "12+")] = -1
     """Leader epoch in which this node leads, -1 if unknown."""
 
 
@@ -187,11 +190,11 @@ class SnapshotId(Message):
 class AbortedTransaction(Message):
     """Aborted transaction with records in the returned batches: producer id and first offset."""
 
-    producer_id: A[int, wire_field("int64", "4+")] = 0
+    producer_id: Annotated[int, wire_field("int64", "4+")] = 0
     """Producer id of the transaction. The consumer skips its transactional records from the first offset up to the
     abort marker.
     """
-    first_offset: A[int, wire_field("int64", "4+")] = 0
+    first_offset: Annotated[int, wire_field("int64", "4+")] = 0
     """Offset of the first record of the transaction; it may lie before the returned records."""
 
 
@@ -209,38 +212,40 @@ class PartitionData(Message):
     """Offset after the last record that is replicated to the whole ISR; consumers read below it. -1 while it is
     unknown, and with an error but OFFSET_MOVED_TO_TIERED_STORAGE.
     """
-    last_stable_offset: A[int, wire_field("int64", "4+", ignorable=True)] = -1
+    last_stable_offset: Annotated[int, wire_field("int64", "4+", ignorable=True)] = -1
     """Offset of the first record of the oldest open transaction, or the high watermark if none is open; read_committed
     consumers read below it. -1 with an error.
     """
-    log_start_offset: A[int, wire_field("int64", "5+", ignorable=True)] = -1
+    log_start_offset: Annotated[int, wire_field("int64", "5+", ignorable=True)] = -1
     """Offset of the first record that is still there. -1 with an error but OFFSET_MOVED_TO_TIERED_STORAGE."""
-    diverging_epoch: A[EpochEndOffset, wire_field("struct", "12+", tagged="12+", tag=0)] = field(
+    diverging_epoch: Annotated[EpochEndOffset, wire_field("struct", "12+", tagged="12+", tag=0)] = field(
         default_factory=EpochEndOffset
     )
     """Point to truncate to, when the log of the follower has records that the leader does not have. Left out otherwise.
     """
-    current_leader: A[LeaderIdAndEpoch, wire_field("struct", "12+", tagged="12+", tag=1)] = field(
+    current_leader: Annotated[LeaderIdAndEpoch, wire_field("struct", "12+", tagged="12+", tag=1)] = field(
         default_factory=LeaderIdAndEpoch
     )
     """Current leader of the partition, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH from version 16 on. Always
     present on `__cluster_metadata`.
     """
-    snapshot_id: A[SnapshotId, wire_field("struct", "12+", tagged="12+", tag=2)] = field(default_factory=SnapshotId)
+    snapshot_id: Annotated[SnapshotId, wire_field("struct", "12+", tagged="12+", tag=2)] = field(
+        default_factory=SnapshotId
+    )
     """Snapshot to load with FetchSnapshot, when the fetch offset on `__cluster_metadata` is below the log start offset.
     Left out otherwise.
     """
-    aborted_transactions: A[
+    aborted_transactions: Annotated[
         list[AbortedTransaction] | None, wire_field("[]struct", "4+", nullable="4+", ignorable=True)
     ] = field(default_factory=list)
     """Aborted transactions among the returned records, for read_committed consumers to skip their records. Null with
     read_uncommitted and with most errors.
     """
-    preferred_read_replica: A[int, wire_field("int32", "11+")] = -1
+    preferred_read_replica: Annotated[int, wire_field("int32", "11+")] = -1
     """Broker id of a replica in the rack of the consumer, which reads from there until its metadata expires; no records
     come with it. -1 to go on reading here.
     """
-    records: A[Opaque, wire_field("records", nullable="0+")] = None
+    records: Annotated[Opaque, wire_field("records", nullable="0+")] = None
     """Batches as they are stored, starting with the batch that contains the fetch offset; the client drops the records
     below it. The last batch may be cut off and is then ignored. Empty if there are none.
     """
@@ -249,24 +254,24 @@ class PartitionData(Message):
 class FetchableTopicResponse(Message):
     """Topic in a Fetch response, with the records or the error of each partition."""
 
-    topic: A[str, wire_field("string", "0-12", ignorable=True)] = ""
+    topic: Annotated[str, wire_field("string", "0-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
-    topic_id: A[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "13+", ignorable=True)] = ZERO_UUID
     """UUID of the topic, from version 13 on."""
-    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions, each with its own error code."""
 
 
 class NodeEndpoint(Message):
     """Node id, address and rack of a current leader that a Fetch response names."""
 
-    node_id: A[int, wire_field("int32", "16+")] = 0
+    node_id: Annotated[int, wire_field("int32", "16+")] = 0
     """Node id of the leader."""
-    host: A[str, wire_field("string", "16+")] = ""
+    host: Annotated[str, wire_field("string", "16+")] = ""
     """Host name or address of the listener that the request came in on."""
-    port: A[int, wire_field("int32", "16+")] = 0
+    port: Annotated[int, wire_field("int32", "16+")] = 0
     """Port of that listener."""
-    rack: A[str | None, wire_field("string", "16+", nullable="16+")] = None
+    rack: Annotated[str | None, wire_field("string", "16+", nullable="16+")] = None
     """`broker.rack` of the leader, null if not set."""
 
 
@@ -274,21 +279,21 @@ class FetchResponse(Message):
     """Response to Fetch: record batches of partitions, or an error for the whole request."""
 
     SPEC: ClassVar[MessageSpec] = response(1, "4-18", "12+")
-    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "1+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is. A throttled response has no records.
     """
-    error_code: A[int, wire_field("int16", "7+", ignorable=True)] = 0
+    error_code: Annotated[int, wire_field("int16", "7+", ignorable=True)] = 0
     """Error of the whole request, mostly of its session: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
     FETCH_SESSION_TOPIC_ID_ERROR make the client start a new one. 0 if the partitions have their own.
     """
-    session_id: A[int, wire_field("int32", "7+")] = 0
+    session_id: Annotated[int, wire_field("int32", "7+")] = 0
     """Id of the fetch session to use from now on, 0 if the broker opened none. The broker opens none when its cache is
     full.
     """
-    responses: A[list[FetchableTopicResponse], wire_field("[]struct")] = field(default_factory=list)
+    responses: Annotated[list[FetchableTopicResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic. In a session, only partitions with records, an error, or a changed offset."""
-    node_endpoints: A[list[NodeEndpoint], wire_field("[]struct", "16+", tagged="16+", tag=0)] = field(
+    node_endpoints: Annotated[list[NodeEndpoint], wire_field("[]struct", "16+", tagged="16+", tag=0)] = field(
         default_factory=list
     )
     """Addresses of the leaders named in `current_leader`, so that a client need not fetch metadata first."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -40,7 +39,7 @@ class FetchSnapshotRequestPartitionSnapshot(Message):
     """Leader epoch that the follower knows, -1 if unknown. An older one is rejected with FENCED_LEADER_EPOCH, a newer
     one with UNKNOWN_LEADER_EPOCH.
     """
-    snapshot_id: A[FetchSnapshotRequestSnapshotId, wire_field("struct")] = field(
+    snapshot_id: Annotated[FetchSnapshotRequestSnapshotId, wire_field("struct")] = field(
         default_factory=FetchSnapshotRequestSnapshotId
     )
     """Name of the snapshot, from the Fetch response. If the leader has deleted it, SNAPSHOT_NOT_FOUND makes the
@@ -48,7 +47,7 @@ class FetchSnapshotRequestPartitionSnapshot(Message):
     """
     position: Int64 = 0
     """Byte position to read from. A negative one, or one not below the size, gets POSITION_OUT_OF_RANGE."""
-    replica_directory_id: A[bytes, wire_field("uuid", "1+", tagged="1+", tag=0, ignorable=True)] = ZERO_UUID
+    replica_directory_id: Annotated[bytes, wire_field("uuid", "1+", tagged="1+", tag=0, ignorable=True)] = ZERO_UUID
     """Id of the metadata log directory of the follower."""
 
 
@@ -57,7 +56,9 @@ class FetchSnapshotRequestTopicSnapshot(Message):
 
     name: String = ""
     """`__cluster_metadata`. For any other name or partition, the partition has UNKNOWN_TOPIC_OR_PARTITION."""
-    partitions: A[list[FetchSnapshotRequestPartitionSnapshot], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[FetchSnapshotRequestPartitionSnapshot], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Partition of the metadata log, exactly one."""
 
 
@@ -70,13 +71,13 @@ class FetchSnapshotRequest(Message):
     Flow: A follower of the metadata log sends it to the leader after a Fetch response that names a snapshot, because
     its offset has been deleted. It repeats the request with the next position until it has the whole snapshot.
     """
-    cluster_id: A[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
+    cluster_id: Annotated[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     replica_id: Int32 = -1
     """Node id of the follower."""
     max_bytes: Int32 = 2147483647
     """Limit in bytes for the part that is returned."""
-    topics: A[list[FetchSnapshotRequestTopicSnapshot], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[FetchSnapshotRequestTopicSnapshot], wire_field("[]struct")] = field(default_factory=list)
     """Metadata log, exactly one topic."""
 
 
@@ -107,11 +108,11 @@ class FetchSnapshotResponsePartitionSnapshot(Message):
     """0, or SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
     NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    snapshot_id: A[FetchSnapshotResponseSnapshotId, wire_field("struct")] = field(
+    snapshot_id: Annotated[FetchSnapshotResponseSnapshotId, wire_field("struct")] = field(
         default_factory=FetchSnapshotResponseSnapshotId
     )
     """Name of the snapshot that the part belongs to."""
-    current_leader: A[LeaderIdAndEpoch, wire_field("struct", tagged="0+", tag=0)] = field(
+    current_leader: Annotated[LeaderIdAndEpoch, wire_field("struct", tagged="0+", tag=0)] = field(
         default_factory=LeaderIdAndEpoch
     )
     """Leader that the receiver knows."""
@@ -119,7 +120,7 @@ class FetchSnapshotResponsePartitionSnapshot(Message):
     """Size of the whole snapshot in bytes. The follower reads until it has them all."""
     position: Int64 = 0
     """Byte position of the part in the snapshot."""
-    unaligned_records: A[Opaque, wire_field("records")] = None
+    unaligned_records: Annotated[Opaque, wire_field("records")] = None
     """Bytes of the snapshot file from the position on; they may begin and end inside of a batch."""
 
 
@@ -128,18 +129,20 @@ class FetchSnapshotResponseTopicSnapshot(Message):
 
     name: String = ""
     """`__cluster_metadata`."""
-    partitions: A[list[FetchSnapshotResponsePartitionSnapshot], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[FetchSnapshotResponsePartitionSnapshot], wire_field("[]struct")] = field(
+        default_factory=list
+    )
     """Partition of the metadata log."""
 
 
 class NodeEndpoint(Message):
     """Node id and address of the quorum leader that a FetchSnapshot response names."""
 
-    node_id: A[int, wire_field("int32", "1+")] = 0
+    node_id: Annotated[int, wire_field("int32", "1+")] = 0
     """Node id of the leader."""
-    host: A[str, wire_field("string", "1+")] = ""
+    host: Annotated[str, wire_field("string", "1+")] = ""
     """Host name or address of the listener that the request came in on."""
-    port: A[int, wire_field("uint16", "1+")] = 0
+    port: Annotated[int, wire_field("uint16", "1+")] = 0
     """Port of that listener."""
 
 
@@ -147,7 +150,7 @@ class FetchSnapshotResponse(Message):
     """Response to FetchSnapshot: a part of a metadata snapshot, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(59, "0-1", "0+")
-    throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", ignorable=True)] = 0
     """Time in ms for which the controller reads no further request from this connection, because a quota is exceeded; 0
     if none is.
     """
@@ -155,9 +158,9 @@ class FetchSnapshotResponse(Message):
     """Error of the whole request: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST or CLUSTER_AUTHORIZATION_FAILED. 0 if the
     partition has its own.
     """
-    topics: A[list[FetchSnapshotResponseTopicSnapshot], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[FetchSnapshotResponseTopicSnapshot], wire_field("[]struct")] = field(default_factory=list)
     """Metadata log with a part of its snapshot."""
-    node_endpoints: A[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
+    node_endpoints: Annotated[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
         default_factory=list
     )
     """Address of the leader in the response, from version 1 on."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -50,7 +49,7 @@ class GetTelemetrySubscriptionsResponse(Message):
     """Checksum of the subscription. PushTelemetry with another one is rejected with UNKNOWN_SUBSCRIPTION_ID, and the
     client requests its subscription again.
     """
-    accepted_compression_types: A[list[int], wire_field("[]int8")] = field(default_factory=list)
+    accepted_compression_types: Annotated[list[int], wire_field("[]int8")] = field(default_factory=list)
     """Codecs that the broker accepts, the preferred one first: 4 zstd, 3 lz4, 1 gzip, 2 snappy. None (0) is always
     accepted.
     """
@@ -62,5 +61,5 @@ class GetTelemetrySubscriptionsResponse(Message):
     """
     delta_temporality: Bool = False
     """True for counters as differences since the last push, false for totals. Always true."""
-    requested_metrics: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    requested_metrics: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Prefixes of the names of requested metrics. Empty for none; a single `*` for all."""

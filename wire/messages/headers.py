@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, data, wire_field
 
@@ -23,7 +22,7 @@ class RequestHeader(Message):
     """
     correlation_id: Int32 = 0
     """Number that the client chooses and the response repeats. Responses come in the order of their requests."""
-    client_id: A[str | None, wire_field("string", "1+", nullable="1+", never_compact=True)] = ""
+    client_id: Annotated[str | None, wire_field("string", "1+", nullable="1+", never_compact=True)] = ""
     """`client.id` of the client, null if not set; for logs, metrics and quotas. Its length is two bytes even in
     flexible versions, so that any broker can read it.
     """

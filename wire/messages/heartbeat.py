@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, request, response, wire_field
 
@@ -29,7 +28,7 @@ class HeartbeatRequest(Message):
     """Id that the coordinator gave the member in its JoinGroup response. The heartbeat restarts the session timeout of
     this member; an unknown id is rejected with UNKNOWN_MEMBER_ID.
     """
-    group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
+    group_instance_id: Annotated[str | None, wire_field("string", "3+", nullable="3+")] = None
     """`group.instance.id` of a static member, null for a dynamic one. If another member id has taken over this
     instance, the request is rejected with FENCED_INSTANCE_ID.
     """
@@ -40,7 +39,7 @@ class HeartbeatResponse(Message):
 
     SPEC: ClassVar[MessageSpec] = response(12, "0-4", "4+")
     """From version 2 on, a client enforces the throttle time itself (KIP-219)."""
-    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "1+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -30,7 +29,7 @@ class AlterableConfig(Message):
     """0 set, 1 delete (return to the default), 2 append to a list, 3 subtract from a list. 2 and 3 only for
     lists of topics and brokers, else INVALID_CONFIG.
     """
-    value: A[str | None, wire_field("string", nullable="0+")] = ""
+    value: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """New value, or elements to append or subtract, separated by commas. Null for a deletion only."""
 
 
@@ -42,7 +41,7 @@ class AlterConfigsResource(Message):
     resource_name: String = ""
     """Topic name, node id, subscription name or group id. For type 4, empty means the dynamic defaults of all brokers.
     """
-    configs: A[list[AlterableConfig], wire_field("[]struct")] = field(default_factory=list)
+    configs: Annotated[list[AlterableConfig], wire_field("[]struct")] = field(default_factory=list)
     """Changes, which apply together or not at all."""
 
 
@@ -56,7 +55,7 @@ class IncrementalAlterConfigsRequest(Message):
     settings when they have read the new records; a setting that needs a restart is rejected. Log levels are changed by
     the node that the request is sent to, which must be the resource's name, and are not stored.
     """
-    resources: A[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
+    resources: Annotated[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
     """Resources to change, each with its own result. A resource may occur once."""
     validate_only: Bool = False
     """True to check the request and change no setting."""
@@ -69,7 +68,7 @@ class AlterConfigsResourceResponse(Message):
     """0, or INVALID_CONFIG (unknown name or invalid value), INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION,
     BROKER_ID_NOT_REGISTERED, TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
     resource_type: Int8 = 0
     """Resource type from the request."""
@@ -85,5 +84,5 @@ class IncrementalAlterConfigsResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    responses: A[list[AlterConfigsResourceResponse], wire_field("[]struct")] = field(default_factory=list)
+    responses: Annotated[list[AlterConfigsResourceResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results, one for each resource."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, request, response, wire_field
 
@@ -19,7 +18,7 @@ class InitProducerIdRequest(Message):
     coordinator. The coordinator aborts an open transaction of the id first and increases the epoch, which fences the
     previous producer.
     """
-    transactional_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    transactional_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """`transactional.id` of the producer, null if it is only idempotent: then any broker returns a new producer id. An
     open transaction of this id is aborted first.
     """
@@ -27,15 +26,15 @@ class InitProducerIdRequest(Message):
     """`transaction.timeout.ms`: the coordinator aborts a transaction that is open for longer. Below 1
     or above `transaction.max.timeout.ms` of the broker it is rejected with INVALID_TRANSACTION_TIMEOUT.
     """
-    producer_id: A[int, wire_field("int64", "3+")] = -1
+    producer_id: Annotated[int, wire_field("int64", "3+")] = -1
     """Producer id that the producer has and continues with, -1 if it has none."""
-    producer_epoch: A[int, wire_field("int16", "3+")] = -1
+    producer_epoch: Annotated[int, wire_field("int16", "3+")] = -1
     """Epoch that the producer has, -1 if it has none. If another producer has taken over, the request is rejected with
     PRODUCER_FENCED, up to version 3 with INVALID_PRODUCER_EPOCH.
     """
-    enable2_pc: A[bool, wire_field("bool", "6+")] = False
+    enable2_pc: Annotated[bool, wire_field("bool", "6+")] = False
     """True for two-phase commit. Not used: version 6 is not advertised."""
-    keep_prepared_txn: A[bool, wire_field("bool", "6+")] = False
+    keep_prepared_txn: Annotated[bool, wire_field("bool", "6+")] = False
     """True to keep a prepared transaction open instead of aborting it. Not used: version 6 is not advertised."""
 
 
@@ -43,7 +42,7 @@ class InitProducerIdResponse(Message):
     """Producer id and epoch for the batches of the producer, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(22, "0-6", "2+")
-    throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
@@ -58,7 +57,7 @@ class InitProducerIdResponse(Message):
     """Epoch of the producer: 0 for a new id, one higher for each new producer of a transactional id. Brokers reject
     batches of older epochs. -1 with an error.
     """
-    ongoing_txn_producer_id: A[int, wire_field("int64", "6+")] = -1
+    ongoing_txn_producer_id: Annotated[int, wire_field("int64", "6+")] = -1
     """Producer id of the transaction that was kept open, -1 if there is none. Not used: version 6 is not advertised."""
-    ongoing_txn_producer_epoch: A[int, wire_field("int16", "6+")] = -1
+    ongoing_txn_producer_epoch: Annotated[int, wire_field("int16", "6+")] = -1
     """Epoch of the transaction that was kept open, -1 if there is none. Not used: version 6 is not advertised."""

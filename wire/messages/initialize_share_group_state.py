@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -40,7 +39,7 @@ class InitializeStateData(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with their initial state."""
 
 
@@ -53,7 +52,7 @@ class InitializeShareGroupStateRequest(Message):
     """
     group_id: String = ""
     """Id of the share group."""
-    topics: A[list[InitializeStateData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[InitializeStateData], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions for which to create a state."""
 
 
@@ -66,7 +65,7 @@ class PartitionResult(Message):
     """0, or FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST. NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE
     and COORDINATOR_LOAD_IN_PROGRESS: retry.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
 
 
@@ -75,7 +74,7 @@ class InitializeStateResult(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -83,5 +82,5 @@ class InitializeShareGroupStateResponse(Message):
     """Response to InitializeShareGroupState: an error code for each share-partition."""
 
     SPEC: ClassVar[MessageSpec] = response(83, "0", "0+")
-    results: A[list[InitializeStateResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[InitializeStateResult], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

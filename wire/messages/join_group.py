@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -39,13 +38,13 @@ class JoinGroupRequest(Message):
     """Session timeout in ms: a member without heartbeat for so long is removed. Outside of
     `group.min.session.timeout.ms` and `group.max.session.timeout.ms` it is rejected with INVALID_SESSION_TIMEOUT.
     """
-    rebalance_timeout_ms: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    rebalance_timeout_ms: Annotated[int, wire_field("int32", "1+", ignorable=True)] = -1
     """Time in ms that members have to join again in a rebalance (`max.poll.interval.ms`); the longest of all members
     counts. In version 0 the session timeout.
     """
     member_id: String = ""
     """Id from an earlier response; empty for a new member. An unknown id is rejected with UNKNOWN_MEMBER_ID."""
-    group_instance_id: A[str | None, wire_field("string", "5+", nullable="5+")] = None
+    group_instance_id: Annotated[str | None, wire_field("string", "5+", nullable="5+")] = None
     """`group.instance.id` of a static member, null for a dynamic one. A new member with the same instance replaces the
     old one, which is then rejected with FENCED_INSTANCE_ID.
     """
@@ -53,11 +52,11 @@ class JoinGroupRequest(Message):
     """`consumer` for consumers, `connect` for Kafka Connect. Another type than that of the group is rejected with
     INCONSISTENT_GROUP_PROTOCOL.
     """
-    protocols: A[list[JoinGroupRequestProtocol], wire_field("[]struct")] = field(default_factory=list)
+    protocols: Annotated[list[JoinGroupRequestProtocol], wire_field("[]struct")] = field(default_factory=list)
     """Protocols that the member supports, the preferred one first. Without one in common with the group, the request is
     rejected with INCONSISTENT_GROUP_PROTOCOL. At most 1,000 are accepted.
     """
-    reason: A[str | None, wire_field("string", "8+", nullable="8+", ignorable=True)] = None
+    reason: Annotated[str | None, wire_field("string", "8+", nullable="8+", ignorable=True)] = None
     """Reason for joining, null for none. For logs only."""
 
 
@@ -66,7 +65,7 @@ class JoinGroupResponseMember(Message):
 
     member_id: String = ""
     """Id of the member in its group."""
-    group_instance_id: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
+    group_instance_id: Annotated[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
     """`group.instance.id` of a static member, null for a dynamic one."""
     metadata: Bytes = b""
     """Data of the member for the chosen protocol."""
@@ -76,7 +75,7 @@ class JoinGroupResponse(Message):
     """New generation of a group, in a classic one sent when all members have joined or the time is over."""
 
     SPEC: ClassVar[MessageSpec] = response(11, "0-9", "6+")
-    throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "2+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
@@ -87,17 +86,17 @@ class JoinGroupResponse(Message):
     """
     generation_id: Int32 = -1
     """Generation that begins, sent in SyncGroup, Heartbeat and OffsetCommit; -1 with an error."""
-    protocol_type: A[str | None, wire_field("string", "7+", nullable="7+", ignorable=True)] = None
+    protocol_type: Annotated[str | None, wire_field("string", "7+", nullable="7+", ignorable=True)] = None
     """Protocol type of the group, null with an error."""
-    protocol_name: A[str | None, wire_field("string", nullable="7+")] = ""
+    protocol_name: Annotated[str | None, wire_field("string", nullable="7+")] = ""
     """Protocol that the coordinator has chosen; empty or null with an error."""
     leader: String = ""
     """Member id of the leader of the group, which computes the assignment and sends it in SyncGroup."""
-    skip_assignment: A[bool, wire_field("bool", "9+")] = False
+    skip_assignment: Annotated[bool, wire_field("bool", "9+")] = False
     """True if the leader sends no assignment in SyncGroup: a static leader that has returned to a stable group. Its
     members keep their assignments.
     """
     member_id: String = ""
     """Id of this member. Static members receive a new one at each start."""
-    members: A[list[JoinGroupResponseMember], wire_field("[]struct")] = field(default_factory=list)
+    members: Annotated[list[JoinGroupResponseMember], wire_field("[]struct")] = field(default_factory=list)
     """Members with their data, for the leader; empty for all others."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -13,11 +12,11 @@ from ottla.wire.codec.schema import Int16, Message, MessageSpec, String, request
 class MemberIdentity(Message):
     """Member to remove in a LeaveGroup request (version 3 on): member id and instance id."""
 
-    member_id: A[str, wire_field("string", "3+")] = ""
+    member_id: Annotated[str, wire_field("string", "3+")] = ""
     """Id of the member in its group; empty to remove a static member by its instance alone."""
-    group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
+    group_instance_id: Annotated[str | None, wire_field("string", "3+", nullable="3+")] = None
     """`group.instance.id` of a static member, null for a dynamic one."""
-    reason: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
+    reason: Annotated[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
     """Reason for leaving, null for none. For logs only."""
 
 
@@ -32,20 +31,20 @@ class LeaveGroupRequest(Message):
     """
     group_id: String = ""
     """`group.id` of the consumer."""
-    member_id: A[str, wire_field("string", "0-2")] = ""
+    member_id: Annotated[str, wire_field("string", "0-2")] = ""
     """Id of the member that leaves, up to version 2."""
-    members: A[list[MemberIdentity], wire_field("[]struct", "3+")] = field(default_factory=list)
+    members: Annotated[list[MemberIdentity], wire_field("[]struct", "3+")] = field(default_factory=list)
     """Members to remove, from version 3 on."""
 
 
 class MemberResponse(Message):
     """Error code of a member in the request (version 3 on); 0 if it was removed."""
 
-    member_id: A[str, wire_field("string", "3+")] = ""
+    member_id: Annotated[str, wire_field("string", "3+")] = ""
     """Member id from the request."""
-    group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = ""
+    group_instance_id: Annotated[str | None, wire_field("string", "3+", nullable="3+")] = ""
     """Instance id from the request, null for a dynamic member."""
-    error_code: A[int, wire_field("int16", "3+")] = 0
+    error_code: Annotated[int, wire_field("int16", "3+")] = 0
     """0, or UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member id has taken over the instance."""
 
 
@@ -53,7 +52,7 @@ class LeaveGroupResponse(Message):
     """Response to LeaveGroup: an error code for each member. A rebalance follows if one was removed."""
 
     SPEC: ClassVar[MessageSpec] = response(13, "0-5", "4+")
-    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "1+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
@@ -61,5 +60,5 @@ class LeaveGroupResponse(Message):
     """Error of the whole request: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID,
     GROUP_AUTHORIZATION_FAILED; up to version 2 also that of the member. 0 if the members have their own.
     """
-    members: A[list[MemberResponse], wire_field("[]struct", "3+")] = field(default_factory=list)
+    members: Annotated[list[MemberResponse], wire_field("[]struct", "3+")] = field(default_factory=list)
     """Results, one for each member, from version 3 on."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -19,7 +18,7 @@ class ListConfigResourcesRequest(Message):
 
     Flow: An admin client sends it to any broker, which responds from its copy of the metadata.
     """
-    resource_types: A[list[int], wire_field("[]int8", "1+")] = field(default_factory=list)
+    resource_types: Annotated[list[int], wire_field("[]int8", "1+")] = field(default_factory=list)
     """2 topics, 4 brokers, 8 loggers of brokers, 16 client metrics, 32 groups; empty for all. Another one is rejected
     with UNSUPPORTED_VERSION.
     """
@@ -30,7 +29,7 @@ class ConfigResource(Message):
 
     resource_name: String = ""
     """Topic name, node id, subscription name or group id. Groups are listed only if they have settings."""
-    resource_type: A[int, wire_field("int8", "1+", ignorable=True)] = 16
+    resource_type: Annotated[int, wire_field("int8", "1+", ignorable=True)] = 16
     """2 topic, 4 broker, 8 loggers of a broker, 16 client metrics, 32 group."""
 
 
@@ -44,5 +43,5 @@ class ListConfigResourcesResponse(Message):
     """
     error_code: Int16 = 0
     """0, or UNSUPPORTED_VERSION, CLUSTER_AUTHORIZATION_FAILED."""
-    config_resources: A[list[ConfigResource], wire_field("[]struct")] = field(default_factory=list)
+    config_resources: Annotated[list[ConfigResource], wire_field("[]struct")] = field(default_factory=list)
     """Resources, by type and name."""

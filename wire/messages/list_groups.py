@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -18,11 +17,11 @@ class ListGroupsRequest(Message):
 
     Flow: A tool or admin client sends it to all brokers, since each lists the groups that it coordinates.
     """
-    states_filter: A[list[str], wire_field("[]string", "4+")] = field(default_factory=list)
+    states_filter: Annotated[list[str], wire_field("[]string", "4+")] = field(default_factory=list)
     """States of the groups to list, without regard to case, such as `stable`; empty for all. Unknown states match no
     group.
     """
-    types_filter: A[list[str], wire_field("[]string", "5+")] = field(default_factory=list)
+    types_filter: Annotated[list[str], wire_field("[]string", "5+")] = field(default_factory=list)
     """`classic`, `consumer`, `share` or `streams`, without regard to case; empty for all. Unknown types match no group.
     """
 
@@ -36,9 +35,9 @@ class ListedGroup(Message):
     """`consumer` for consumers, `connect` for Kafka Connect, `share` or `streams`; empty for a classic group that has
     never had a member.
     """
-    group_state: A[str, wire_field("string", "4+", ignorable=True)] = ""
+    group_state: Annotated[str, wire_field("string", "4+", ignorable=True)] = ""
     """State of the group, such as `Stable` or `Empty`."""
-    group_type: A[str, wire_field("string", "5+", ignorable=True)] = ""
+    group_type: Annotated[str, wire_field("string", "5+", ignorable=True)] = ""
     """`classic`, `consumer`, `share` or `streams`."""
 
 
@@ -46,11 +45,11 @@ class ListGroupsResponse(Message):
     """Groups that the responding broker coordinates and that pass the filters, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(16, "0-5", "3+")
-    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "1+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
     error_code: Int16 = 0
     """0, or COORDINATOR_LOAD_IN_PROGRESS while the broker loads a partition of `__consumer_offsets`."""
-    groups: A[list[ListedGroup], wire_field("[]struct")] = field(default_factory=list)
+    groups: Annotated[list[ListedGroup], wire_field("[]struct")] = field(default_factory=list)
     """Groups that the principal may describe."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class ListOffsetsPartition(Message):
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
-    current_leader_epoch: A[int, wire_field("int32", "4+", ignorable=True)] = -1
+    current_leader_epoch: Annotated[int, wire_field("int32", "4+", ignorable=True)] = -1
     """Leader epoch that the client knows, -1 for no check. An older one is rejected with FENCED_LEADER_EPOCH, a newer
     one with UNKNOWN_LEADER_EPOCH.
     """
@@ -30,7 +29,7 @@ class ListOffsetsTopic(Message):
 
     name: String = ""
     """Topic name."""
-    partitions: A[list[ListOffsetsPartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[ListOffsetsPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to search. One that occurs twice is rejected with INVALID_REQUEST."""
 
 
@@ -53,13 +52,13 @@ class ListOffsetsRequest(Message):
     """Broker id of a follower, which finds records up to the end of the log; -1 from a client. -2 for debugging: any
     replica responds.
     """
-    isolation_level: A[int, wire_field("int8", "2+")] = 0
+    isolation_level: Annotated[int, wire_field("int8", "2+")] = 0
     """0, read_uncommitted: the end of the log is the high watermark. 1, read_committed: the end is the last stable
     offset. Records beyond the end are not found.
     """
-    topics: A[list[ListOffsetsTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[ListOffsetsTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions to search."""
-    timeout_ms: A[int, wire_field("int32", "10+", ignorable=True)] = 0
+    timeout_ms: Annotated[int, wire_field("int32", "10+", ignorable=True)] = 0
     """Time in ms to wait for lookups in remote storage; 0: the broker's setting."""
 
 
@@ -72,11 +71,11 @@ class ListOffsetsPartitionResponse(Message):
     """0, also if no record was found. OFFSET_NOT_AVAILABLE: retry; a new leader does not know its high watermark yet.
     Else NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    timestamp: A[int, wire_field("int64", "1+")] = -1
+    timestamp: Annotated[int, wire_field("int64", "1+")] = -1
     """Timestamp of the record that was found, in ms since the epoch; -1 for the ends of a log, or if none was found."""
-    offset: A[int, wire_field("int64", "1+")] = -1
+    offset: Annotated[int, wire_field("int64", "1+")] = -1
     """Offset that was found, -1 if there is none."""
-    leader_epoch: A[int, wire_field("int32", "4+")] = -1
+    leader_epoch: Annotated[int, wire_field("int32", "4+")] = -1
     """Leader epoch of the record at this offset, -1 if unknown. The client sends it as `current_leader_epoch` or
     validates its position with it.
     """
@@ -87,7 +86,7 @@ class ListOffsetsTopicResponse(Message):
 
     name: String = ""
     """Topic name."""
-    partitions: A[list[ListOffsetsPartitionResponse], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[ListOffsetsPartitionResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -95,9 +94,9 @@ class ListOffsetsResponse(Message):
     """Response to ListOffsets: offset and timestamp found in each partition, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(2, "1-11", "6+")
-    throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "2+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    topics: A[list[ListOffsetsTopicResponse], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[ListOffsetsTopicResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class ListPartitionReassignmentsTopics(Message):
 
     name: String = ""
     """Topic name. A topic that does not exist is left out of the response."""
-    partition_indexes: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partition_indexes: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions to list."""
 
 
@@ -26,7 +25,7 @@ class ListPartitionReassignmentsRequest(Message):
     """Flow: An admin client sends it to any broker, which forwards it to the active controller."""
     timeout_ms: Int32 = 60000
     """Time in ms that the client waits. Ottla ignores it and responds at once."""
-    topics: A[list[ListPartitionReassignmentsTopics] | None, wire_field("[]struct", nullable="0+")] = None
+    topics: Annotated[list[ListPartitionReassignmentsTopics] | None, wire_field("[]struct", nullable="0+")] = None
     """Partitions to list; null for all."""
 
 
@@ -35,11 +34,11 @@ class OngoingPartitionReassignment(Message):
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
-    replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    replicas: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of all replicas, those to add and to remove among them."""
-    adding_replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    adding_replicas: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of the replicas that are being added. The reassignment ends when they are in the ISR."""
-    removing_replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    removing_replicas: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of the replicas that are removed at the end."""
 
 
@@ -48,7 +47,7 @@ class OngoingTopicReassignment(Message):
 
     name: String = ""
     """Topic name."""
-    partitions: A[list[OngoingPartitionReassignment], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[OngoingPartitionReassignment], wire_field("[]struct")] = field(default_factory=list)
     """Partitions that are moving."""
 
 
@@ -62,7 +61,7 @@ class ListPartitionReassignmentsResponse(Message):
     """
     error_code: Int16 = 0
     """0, or NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED."""
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
-    topics: A[list[OngoingTopicReassignment], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[OngoingTopicReassignment], wire_field("[]struct")] = field(default_factory=list)
     """Topics with reassignments in progress."""

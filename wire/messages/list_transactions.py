@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -18,15 +17,15 @@ class ListTransactionsRequest(Message):
 
     Flow: A tool sends it to all brokers, since each lists the transactional ids that it coordinates.
     """
-    state_filters: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    state_filters: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """States, such as `Ongoing`; empty for all."""
-    producer_id_filters: A[list[int], wire_field("[]int64")] = field(default_factory=list)
+    producer_id_filters: Annotated[list[int], wire_field("[]int64")] = field(default_factory=list)
     """Producer ids; empty for all."""
-    duration_filter: A[int, wire_field("int64", "1+")] = -1
+    duration_filter: Annotated[int, wire_field("int64", "1+")] = -1
     """Time in ms that must have passed since the start of the open or last transaction; negative for all. An id without
     a transaction since InitProducerId always passes, as its start is -1.
     """
-    transactional_id_pattern: A[str | None, wire_field("string", "2+", nullable="2+")] = None
+    transactional_id_pattern: Annotated[str | None, wire_field("string", "2+", nullable="2+")] = None
     """Regular expression (RE2/J syntax) for the whole id; null or empty for all. An invalid one is rejected with
     INVALID_REGULAR_EXPRESSION.
     """
@@ -55,7 +54,7 @@ class ListTransactionsResponse(Message):
     """0, or COORDINATOR_LOAD_IN_PROGRESS while the broker loads a partition of `__transaction_state`, or
     INVALID_REGULAR_EXPRESSION.
     """
-    unknown_state_filters: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    unknown_state_filters: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """States of the request that do not exist."""
-    transaction_states: A[list[TransactionState], wire_field("[]struct")] = field(default_factory=list)
+    transaction_states: Annotated[list[TransactionState], wire_field("[]struct")] = field(default_factory=list)
     """Transactional ids that the principal may describe."""

@@ -6,8 +6,7 @@ which begins with a frame version, the type and the version.
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -34,7 +33,7 @@ class AbortTransactionRecord(Message):
     """Abort of a metadata transaction, type 25: the records since its begin are ignored (KIP-868)."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 25)
-    reason: A[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
+    reason: Annotated[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
     """Reason of the abort, null for none. A new active controller aborts a transaction that its predecessor left open.
     """
 
@@ -67,7 +66,7 @@ class BeginTransactionRecord(Message):
     """Begin of a metadata transaction, type 23: the records after it take effect at its end (KIP-868)."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 23)
-    name: A[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
+    name: Annotated[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
     """Description of the transaction, null for none."""
 
 
@@ -80,13 +79,15 @@ class BrokerRegistrationChangeRecord(Message):
     """Node id of the broker."""
     broker_epoch: Int64 = 0
     """Broker epoch of the registration. If the broker has registered again since, the record is ignored."""
-    fenced: A[int, wire_field("int8", tagged="0+", tag=0)] = 0
+    fenced: Annotated[int, wire_field("int8", tagged="0+", tag=0)] = 0
     """1 if the broker is fenced now, -1 if it is unfenced, 0 for no change."""
-    in_controlled_shutdown: A[int, wire_field("int8", "1+", tagged="1+", tag=1)] = 0
+    in_controlled_shutdown: Annotated[int, wire_field("int8", "1+", tagged="1+", tag=1)] = 0
     """1 if a controlled shutdown has begun, 0 for no change. A new registration ends it."""
-    log_dirs: A[list[bytes], wire_field("[]uuid", "2+", tagged="2+", tag=2)] = field(default_factory=list)
+    log_dirs: Annotated[list[bytes], wire_field("[]uuid", "2+", tagged="2+", tag=2)] = field(default_factory=list)
     """Ids of the log directories that are online now, empty for no change."""
-    cordoned_log_dirs: A[list[bytes] | None, wire_field("[]uuid", "3+", nullable="3+", tagged="3+", tag=3)] = None
+    cordoned_log_dirs: Annotated[list[bytes] | None, wire_field("[]uuid", "3+", nullable="3+", tagged="3+", tag=3)] = (
+        None
+    )
     """Ids of log directories that receive no new partitions now (`cordoned.log.dirs`), null for no change."""
 
 
@@ -103,7 +104,7 @@ class EntityData(Message):
 
     entity_type: String = ""
     """`user`, `client-id` or `ip`."""
-    entity_name: A[str | None, wire_field("string", nullable="0+")] = ""
+    entity_name: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Principal name, client id or IP address; null for the default of this type."""
 
 
@@ -111,7 +112,7 @@ class ClientQuotaRecord(Message):
     """New value or removal of a quota of a quota entity, type 14."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 14)
-    entity: A[list[EntityData], wire_field("[]struct")] = field(default_factory=list)
+    entity: Annotated[list[EntityData], wire_field("[]struct")] = field(default_factory=list)
     """Parts of the entity, such as a user and a client id."""
     key: String = ""
     """`producer_byte_rate`, `consumer_byte_rate`, `request_percentage`, `controller_mutation_rate` or
@@ -136,7 +137,7 @@ class ConfigRecord(Message):
     """
     name: String = ""
     """Name of the setting, such as `cleanup.policy`."""
-    value: A[str | None, wire_field("string", nullable="0+")] = ""
+    value: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """New value as text; null to remove the setting, so that its default applies."""
 
 
@@ -148,7 +149,7 @@ class DelegationTokenRecord(Message):
     """Owner as type and name, such as `User:alice`. Clients that log in with the token have its rights."""
     requester: String = ""
     """Principal that requested the token, as type and name."""
-    renewers: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    renewers: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Principals that may renew and expire the token besides its owner, as type and name."""
     issue_timestamp: Int64 = 0
     """Time of issue in ms since the epoch."""
@@ -201,28 +202,30 @@ class PartitionChangeRecord(Message):
     """Index of the partition in its topic."""
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    isr: A[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=0)] = None
+    isr: Annotated[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=0)] = None
     """Node ids of the new ISR, null for no change."""
-    leader: A[int, wire_field("int32", tagged="0+", tag=1)] = -2
+    leader: Annotated[int, wire_field("int32", tagged="0+", tag=1)] = -2
     """Node id of the new leader, -1 for none, -2 for no change. Any value but -2 raises the leader epoch, also that of
     the present leader. The partition epoch grows with each record.
     """
-    replicas: A[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=2)] = None
+    replicas: Annotated[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=2)] = None
     """Node ids of all replicas from now on, the preferred leader first; null for no change."""
-    removing_replicas: A[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=3)] = None
+    removing_replicas: Annotated[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=3)] = None
     """Node ids of the replicas that the reassignment removes at its end, empty after it; null for no change."""
-    adding_replicas: A[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=4)] = None
+    adding_replicas: Annotated[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=4)] = None
     """Node ids of the replicas that the reassignment adds, empty after it; null for no change."""
-    leader_recovery_state: A[int, wire_field("int8", tagged="0+", tag=5)] = -1
+    leader_recovery_state: Annotated[int, wire_field("int8", tagged="0+", tag=5)] = -1
     """1 after an unclean election, until the leader has recovered; 0 once it has (KIP-704). -1 for no change."""
-    directories: A[list[bytes] | None, wire_field("[]uuid", "1+", nullable="1+", tagged="1+", tag=8)] = None
+    directories: Annotated[list[bytes] | None, wire_field("[]uuid", "1+", nullable="1+", tagged="1+", tag=8)] = None
     """Ids of the log directories, in the order of the replicas; null for no change. In place of an id, 0 means unknown
     and 1 not assigned yet.
     """
-    eligible_leader_replicas: A[list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=6)] = None
+    eligible_leader_replicas: Annotated[
+        list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=6)
+    ] = None
     """Node ids of replicas outside the ISR that have all committed records and may become leader; null for no change.
     """
-    last_known_elr: A[list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=7)] = None
+    last_known_elr: Annotated[list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=7)] = None
     """Node id of the last leader of a partition without leader, empty once there is one; null for no change."""
 
 
@@ -235,31 +238,33 @@ class PartitionRecord(Message):
     """Index of the partition in its topic."""
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    replicas: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of all replicas, the preferred leader first."""
-    isr: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    isr: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of the in-sync replicas."""
-    removing_replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    removing_replicas: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of the replicas that a reassignment in progress removes at its end."""
-    adding_replicas: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    adding_replicas: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of the replicas that a reassignment in progress adds."""
     leader: Int32 = -1
     """Node id of the leader, -1 if there is none."""
-    leader_recovery_state: A[int, wire_field("int8", tagged="0+", tag=0)] = 0
+    leader_recovery_state: Annotated[int, wire_field("int8", tagged="0+", tag=0)] = 0
     """1 while the leader recovers from an unclean election, else 0."""
     leader_epoch: Int32 = -1
     """Current leader epoch, raised by each change of the leader. 0 in a new partition."""
     partition_epoch: Int32 = -1
     """Number of changes of the partition so far. 0 in a new partition."""
-    directories: A[list[bytes], wire_field("[]uuid", "1+")] = field(default_factory=list)
+    directories: Annotated[list[bytes], wire_field("[]uuid", "1+")] = field(default_factory=list)
     """Ids of the log directories, in the order of the replicas. In place of an id, 0 means unknown and 1 not assigned
     yet.
     """
-    eligible_leader_replicas: A[list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=1)] = None
+    eligible_leader_replicas: Annotated[
+        list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=1)
+    ] = None
     """Node ids of replicas outside the ISR that have all committed records and may become leader; null if there are
     none.
     """
-    last_known_elr: A[list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=2)] = None
+    last_known_elr: Annotated[list[int] | None, wire_field("[]int32", "2+", nullable="2+", tagged="2+", tag=2)] = None
     """Node id of the last leader, if the partition has no leader; null if there is none."""
 
 
@@ -308,25 +313,27 @@ class RegisterBrokerRecord(Message):
     """
     broker_id: Int32 = 0
     """Node id of the broker."""
-    is_migrating_zk_broker: A[bool, wire_field("bool", "2+")] = False
+    is_migrating_zk_broker: Annotated[bool, wire_field("bool", "2+")] = False
     """False: the migration from ZooKeeper ended with Apache Kafka 3.9."""
     incarnation_id: Uuid = ZERO_UUID
     """Random id of the process. The same id again keeps the broker epoch; a new one means a restart."""
     broker_epoch: Int64 = 0
     """Broker epoch: the end of the metadata log before the registration, so that a later one is higher."""
-    end_points: A[list[BrokerEndpoint], wire_field("[]struct")] = field(default_factory=list)
+    end_points: Annotated[list[BrokerEndpoint], wire_field("[]struct")] = field(default_factory=list)
     """Endpoints that other nodes and clients receive."""
-    features: A[list[BrokerFeature], wire_field("[]struct")] = field(default_factory=list)
+    features: Annotated[list[BrokerFeature], wire_field("[]struct")] = field(default_factory=list)
     """Features that the broker supports."""
-    rack: A[str | None, wire_field("string", nullable="0+")] = ""
+    rack: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """`broker.rack`, null if not set. Used to spread replicas."""
     fenced: Bool = True
     """True if the broker is fenced, as a new process is until it has applied its own registration."""
-    in_controlled_shutdown: A[bool, wire_field("bool", "1+")] = False
+    in_controlled_shutdown: Annotated[bool, wire_field("bool", "1+")] = False
     """True during a controlled shutdown, in which the broker may not become leader."""
-    log_dirs: A[list[bytes], wire_field("[]uuid", "3+", tagged="3+", tag=0)] = field(default_factory=list)
+    log_dirs: Annotated[list[bytes], wire_field("[]uuid", "3+", tagged="3+", tag=0)] = field(default_factory=list)
     """Ids of the log directories that are online."""
-    cordoned_log_dirs: A[list[bytes] | None, wire_field("[]uuid", "4+", nullable="4+", tagged="4+", tag=1)] = None
+    cordoned_log_dirs: Annotated[list[bytes] | None, wire_field("[]uuid", "4+", nullable="4+", tagged="4+", tag=1)] = (
+        None
+    )
     """Ids of log directories that receive no new partitions (`cordoned.log.dirs`). Null until a heartbeat of the broker
     reports them.
     """
@@ -366,9 +373,9 @@ class RegisterControllerRecord(Message):
     """Random id of the process. It registers again when the metadata has another id for its node."""
     zk_migration_ready: Bool = False
     """False: the migration from ZooKeeper ended with Apache Kafka 3.9."""
-    end_points: A[list[ControllerEndpoint], wire_field("[]struct")] = field(default_factory=list)
+    end_points: Annotated[list[ControllerEndpoint], wire_field("[]struct")] = field(default_factory=list)
     """Endpoints of the controller."""
-    features: A[list[ControllerFeature], wire_field("[]struct")] = field(default_factory=list)
+    features: Annotated[list[ControllerFeature], wire_field("[]struct")] = field(default_factory=list)
     """Features that the controller supports."""
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -28,11 +27,11 @@ class OffsetCommitRequestPartition(Message):
     """Index of the partition in its topic."""
     committed_offset: Int64 = 0
     """Offset of the next record to process."""
-    committed_leader_epoch: A[int, wire_field("int32", "6+", ignorable=True)] = -1
+    committed_leader_epoch: Annotated[int, wire_field("int32", "6+", ignorable=True)] = -1
     """Leader epoch of the last processed record, -1 if unknown. Stored with the offset, so that a consumer detects a
     truncated log (KIP-320).
     """
-    committed_metadata: A[str | None, wire_field("string", nullable="0+")] = ""
+    committed_metadata: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text of the application, stored with the offset; null is stored as an empty text. Longer than
     `offset.metadata.max.bytes`, it is rejected with OFFSET_METADATA_TOO_LARGE.
     """
@@ -41,11 +40,11 @@ class OffsetCommitRequestPartition(Message):
 class OffsetCommitRequestTopic(Message):
     """Topic in an OffsetCommit request, with the offsets to commit."""
 
-    name: A[str, wire_field("string", "0-9", ignorable=True)] = ""
+    name: Annotated[str, wire_field("string", "0-9", ignorable=True)] = ""
     """Topic name, up to version 9. Needs the right to read the topic."""
-    topic_id: A[bytes, wire_field("uuid", "10+", ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "10+", ignorable=True)] = ZERO_UUID
     """UUID of the topic, from version 10 on. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
-    partitions: A[list[OffsetCommitRequestPartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[OffsetCommitRequestPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with their offsets."""
 
 
@@ -63,22 +62,22 @@ class OffsetCommitRequest(Message):
     """
     group_id: String = ""
     """`group.id` of the consumer. A commit without membership creates the group if it does not exist."""
-    generation_id_or_member_epoch: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    generation_id_or_member_epoch: Annotated[int, wire_field("int32", "1+", ignorable=True)] = -1
     """Generation of a classic group, else member epoch. A stale one is rejected with ILLEGAL_GENERATION or
     STALE_MEMBER_EPOCH, except for partitions that the member has had since that epoch. -1 without membership, which
     requires a group without members.
     """
-    member_id: A[str, wire_field("string", "1+", ignorable=True)] = ""
+    member_id: Annotated[str, wire_field("string", "1+", ignorable=True)] = ""
     """Member id of the consumer; an unknown one is rejected with UNKNOWN_MEMBER_ID. Empty without membership, as for
     partitions that are assigned manually.
     """
-    group_instance_id: A[str | None, wire_field("string", "7+", nullable="7+")] = None
+    group_instance_id: Annotated[str | None, wire_field("string", "7+", nullable="7+")] = None
     """`group.instance.id` of a static member, null for a dynamic one. If another member id of a classic group has taken
     over this instance, the request is rejected with FENCED_INSTANCE_ID.
     """
-    retention_time_ms: A[int, wire_field("int64", "2-4", ignorable=True)] = -1
+    retention_time_ms: Annotated[int, wire_field("int64", "2-4", ignorable=True)] = -1
     """Time in ms after which the offsets expire, up to version 4; -1 for `offsets.retention.minutes` of the broker."""
-    topics: A[list[OffsetCommitRequestTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[OffsetCommitRequestTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the offsets to commit."""
 
 
@@ -97,11 +96,11 @@ class OffsetCommitResponsePartition(Message):
 class OffsetCommitResponseTopic(Message):
     """Topic in an OffsetCommit response, with an error code for each partition."""
 
-    name: A[str, wire_field("string", "0-9", ignorable=True)] = ""
+    name: Annotated[str, wire_field("string", "0-9", ignorable=True)] = ""
     """Topic name from the request, up to version 9."""
-    topic_id: A[bytes, wire_field("uuid", "10+", ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "10+", ignorable=True)] = ZERO_UUID
     """Topic id from the request, from version 10 on."""
-    partitions: A[list[OffsetCommitResponsePartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[OffsetCommitResponsePartition], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -109,9 +108,9 @@ class OffsetCommitResponse(Message):
     """Error code of each partition, sent when the offsets are replicated; 0 if the offset was committed."""
 
     SPEC: ClassVar[MessageSpec] = response(8, "2-10", "8+")
-    throttle_time_ms: A[int, wire_field("int32", "3+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "3+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    topics: A[list[OffsetCommitResponseTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[OffsetCommitResponseTopic], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

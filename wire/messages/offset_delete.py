@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -22,7 +21,7 @@ class OffsetDeleteRequestTopic(Message):
 
     name: String = ""
     """Topic name. Needs the right to read the topic."""
-    partitions: A[list[OffsetDeleteRequestPartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[OffsetDeleteRequestPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with offsets to delete."""
 
 
@@ -33,7 +32,7 @@ class OffsetDeleteRequest(Message):
     """Flow: An admin client sends it to the group coordinator. The coordinator appends tombstones for the offsets."""
     group_id: String = ""
     """Id of the group. An empty one is rejected with INVALID_GROUP_ID."""
-    topics: A[list[OffsetDeleteRequestTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[OffsetDeleteRequestTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the offsets to delete."""
 
 
@@ -53,7 +52,7 @@ class OffsetDeleteResponseTopic(Message):
 
     name: String = ""
     """Topic name from the request."""
-    partitions: A[list[OffsetDeleteResponsePartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[OffsetDeleteResponsePartition], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -66,9 +65,9 @@ class OffsetDeleteResponse(Message):
     type than `consumer`), GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS. 0 if the
     partitions have their own.
     """
-    throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    topics: A[list[OffsetDeleteResponseTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[OffsetDeleteResponseTopic], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic; empty with an error of the whole request."""

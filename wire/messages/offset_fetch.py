@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -13,37 +12,37 @@ from ottla.wire.codec.schema import ZERO_UUID, Message, MessageSpec, request, re
 class OffsetFetchRequestTopic(Message):
     """Topic in an OffsetFetch request up to version 7, with the partitions to read offsets of."""
 
-    name: A[str, wire_field("string", "0-7")] = ""
+    name: Annotated[str, wire_field("string", "0-7")] = ""
     """Topic name. Needs the right to describe the topic."""
-    partition_indexes: A[list[int], wire_field("[]int32", "0-7")] = field(default_factory=list)
+    partition_indexes: Annotated[list[int], wire_field("[]int32", "0-7")] = field(default_factory=list)
     """Indexes of the partitions to read."""
 
 
 class OffsetFetchRequestTopics(Message):
     """Topic in an OffsetFetch request from version 8 on, with the partitions to read offsets of."""
 
-    name: A[str, wire_field("string", "8-9", ignorable=True)] = ""
+    name: Annotated[str, wire_field("string", "8-9", ignorable=True)] = ""
     """Topic name, in versions 8 and 9. Needs the right to describe the topic."""
-    topic_id: A[bytes, wire_field("uuid", "10+", ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "10+", ignorable=True)] = ZERO_UUID
     """UUID of the topic, from version 10 on. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
-    partition_indexes: A[list[int], wire_field("[]int32", "8+")] = field(default_factory=list)
+    partition_indexes: Annotated[list[int], wire_field("[]int32", "8+")] = field(default_factory=list)
     """Indexes of the partitions to read."""
 
 
 class OffsetFetchRequestGroup(Message):
     """Group in an OffsetFetch request (version 8 on), with the topics to read committed offsets of."""
 
-    group_id: A[str, wire_field("string", "8+")] = ""
+    group_id: Annotated[str, wire_field("string", "8+")] = ""
     """Id of the group. A group that does not exist has no offsets, which is no error."""
-    member_id: A[str | None, wire_field("string", "9+", nullable="9+", ignorable=True)] = None
+    member_id: Annotated[str | None, wire_field("string", "9+", nullable="9+", ignorable=True)] = None
     """Member id of a consumer that uses the consumer protocol, null for no check. An unknown one is rejected with
     UNKNOWN_MEMBER_ID.
     """
-    member_epoch: A[int, wire_field("int32", "9+", ignorable=True)] = -1
+    member_epoch: Annotated[int, wire_field("int32", "9+", ignorable=True)] = -1
     """Member epoch of that consumer, -1 for no check. Another one than the current epoch is rejected with
     STALE_MEMBER_EPOCH.
     """
-    topics: A[list[OffsetFetchRequestTopics] | None, wire_field("[]struct", "8+", nullable="8+")] = field(
+    topics: Annotated[list[OffsetFetchRequestTopics] | None, wire_field("[]struct", "8+", nullable="8+")] = field(
         default_factory=list
     )
     """Topics with the offsets to read; null for all offsets of the group."""
@@ -63,15 +62,15 @@ class OffsetFetchRequest(Message):
     Errors: ILLEGAL_GENERATION: The member uses the classic protocol in a consumer group, and its generation is not the
     member epoch.
     """
-    group_id: A[str, wire_field("string", "0-7")] = ""
+    group_id: Annotated[str, wire_field("string", "0-7")] = ""
     """Id of the group, up to version 7. A group that does not exist has no offsets, which is no error."""
-    topics: A[list[OffsetFetchRequestTopic] | None, wire_field("[]struct", "0-7", nullable="2-7")] = field(
+    topics: Annotated[list[OffsetFetchRequestTopic] | None, wire_field("[]struct", "0-7", nullable="2-7")] = field(
         default_factory=list
     )
     """Topics with the offsets to read, up to version 7. Null, from version 2 on, for all offsets of the group."""
-    groups: A[list[OffsetFetchRequestGroup], wire_field("[]struct", "8+")] = field(default_factory=list)
+    groups: Annotated[list[OffsetFetchRequestGroup], wire_field("[]struct", "8+")] = field(default_factory=list)
     """Groups with the offsets to read, from version 8 on. Each has its own result."""
-    require_stable: A[bool, wire_field("bool", "7+")] = False
+    require_stable: Annotated[bool, wire_field("bool", "7+")] = False
     """True to return UNSTABLE_OFFSET_COMMIT for a partition with an offset in an open transaction; the client retries.
     Consumers with `isolation.level` read_committed send it. False to return the last committed offset.
     """
@@ -80,15 +79,15 @@ class OffsetFetchRequest(Message):
 class OffsetFetchResponsePartition(Message):
     """Committed offset of a group in a partition, or an error code; up to version 7."""
 
-    partition_index: A[int, wire_field("int32", "0-7")] = 0
+    partition_index: Annotated[int, wire_field("int32", "0-7")] = 0
     """Index of the partition in its topic."""
-    committed_offset: A[int, wire_field("int64", "0-7")] = 0
+    committed_offset: Annotated[int, wire_field("int64", "0-7")] = 0
     """Offset of the next record to process, -1 if none is committed."""
-    committed_leader_epoch: A[int, wire_field("int32", "5-7", ignorable=True)] = -1
+    committed_leader_epoch: Annotated[int, wire_field("int32", "5-7", ignorable=True)] = -1
     """Leader epoch of the last processed record, -1 if unknown."""
-    metadata: A[str | None, wire_field("string", "0-7", nullable="0-7")] = ""
+    metadata: Annotated[str | None, wire_field("string", "0-7", nullable="0-7")] = ""
     """Text of the application that was committed with the offset; empty if there is none."""
-    error_code: A[int, wire_field("int16", "0-7")] = 0
+    error_code: Annotated[int, wire_field("int16", "0-7")] = 0
     """0, also without a committed offset. UNSTABLE_OFFSET_COMMIT: retry. Else TOPIC_AUTHORIZATION_FAILED; in version 1
     also the error of the group.
     """
@@ -97,26 +96,28 @@ class OffsetFetchResponsePartition(Message):
 class OffsetFetchResponseTopic(Message):
     """Topic in an OffsetFetch response up to version 7, with committed offsets."""
 
-    name: A[str, wire_field("string", "0-7")] = ""
+    name: Annotated[str, wire_field("string", "0-7")] = ""
     """Topic name from the request."""
-    partitions: A[list[OffsetFetchResponsePartition], wire_field("[]struct", "0-7")] = field(default_factory=list)
+    partitions: Annotated[list[OffsetFetchResponsePartition], wire_field("[]struct", "0-7")] = field(
+        default_factory=list
+    )
     """Committed offsets of the partitions."""
 
 
 class OffsetFetchResponsePartitions(Message):
     """Committed offset of a group in a partition, or an error code; from version 8 on."""
 
-    partition_index: A[int, wire_field("int32", "8+")] = 0
+    partition_index: Annotated[int, wire_field("int32", "8+")] = 0
     """Index of the partition in its topic."""
-    committed_offset: A[int, wire_field("int64", "8+")] = 0
+    committed_offset: Annotated[int, wire_field("int64", "8+")] = 0
     """Offset of the next record to process, -1 if none is committed."""
-    committed_leader_epoch: A[int, wire_field("int32", "8+", ignorable=True)] = -1
+    committed_leader_epoch: Annotated[int, wire_field("int32", "8+", ignorable=True)] = -1
     """Leader epoch of the last processed record, -1 if unknown. A consumer finds out with it whether the log was
     truncated (KIP-320).
     """
-    metadata: A[str | None, wire_field("string", "8+", nullable="8+")] = ""
+    metadata: Annotated[str | None, wire_field("string", "8+", nullable="8+")] = ""
     """Text of the application that was committed with the offset; empty if there is none."""
-    error_code: A[int, wire_field("int16", "8+")] = 0
+    error_code: Annotated[int, wire_field("int16", "8+")] = 0
     """0, also without a committed offset. UNSTABLE_OFFSET_COMMIT: retry; an open transaction may change the offset.
     Else UNKNOWN_TOPIC_ID or TOPIC_AUTHORIZATION_FAILED.
     """
@@ -125,24 +126,26 @@ class OffsetFetchResponsePartitions(Message):
 class OffsetFetchResponseTopics(Message):
     """Topic in an OffsetFetch response from version 8 on, with committed offsets."""
 
-    name: A[str, wire_field("string", "8-9", ignorable=True)] = ""
+    name: Annotated[str, wire_field("string", "8-9", ignorable=True)] = ""
     """Topic name, in versions 8 and 9."""
-    topic_id: A[bytes, wire_field("uuid", "10+", ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "10+", ignorable=True)] = ZERO_UUID
     """UUID of the topic, from version 10 on. If all offsets are requested, topics that do not exist any more are left
     out.
     """
-    partitions: A[list[OffsetFetchResponsePartitions], wire_field("[]struct", "8+")] = field(default_factory=list)
+    partitions: Annotated[list[OffsetFetchResponsePartitions], wire_field("[]struct", "8+")] = field(
+        default_factory=list
+    )
     """Committed offsets of the partitions."""
 
 
 class OffsetFetchResponseGroup(Message):
     """Group with its committed offsets, or its error code; from version 8 on."""
 
-    group_id: A[str, wire_field("string", "8+")] = ""
+    group_id: Annotated[str, wire_field("string", "8+")] = ""
     """Group id from the request."""
-    topics: A[list[OffsetFetchResponseTopics], wire_field("[]struct", "8+")] = field(default_factory=list)
+    topics: Annotated[list[OffsetFetchResponseTopics], wire_field("[]struct", "8+")] = field(default_factory=list)
     """Committed offsets by topic; empty with an error of the group."""
-    error_code: A[int, wire_field("int16", "8+")] = 0
+    error_code: Annotated[int, wire_field("int16", "8+")] = 0
     """Error of the whole group: GROUP_AUTHORIZATION_FAILED, UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, NOT_COORDINATOR
     (find the coordinator), COORDINATOR_LOAD_IN_PROGRESS (retry). 0 if the partitions have their own.
     """
@@ -152,15 +155,15 @@ class OffsetFetchResponse(Message):
     """Response to OffsetFetch: committed offsets by group, topic and partition."""
 
     SPEC: ClassVar[MessageSpec] = response(9, "1-10", "6+")
-    throttle_time_ms: A[int, wire_field("int32", "3+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "3+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    topics: A[list[OffsetFetchResponseTopic], wire_field("[]struct", "0-7")] = field(default_factory=list)
+    topics: Annotated[list[OffsetFetchResponseTopic], wire_field("[]struct", "0-7")] = field(default_factory=list)
     """Committed offsets by topic, up to version 7."""
-    error_code: A[int, wire_field("int16", "2-7", ignorable=True)] = 0
+    error_code: Annotated[int, wire_field("int16", "2-7", ignorable=True)] = 0
     """Error of the group, from version 2 to 7: GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR (find the coordinator),
     COORDINATOR_LOAD_IN_PROGRESS (retry). 0 if the partitions have their own.
     """
-    groups: A[list[OffsetFetchResponseGroup], wire_field("[]struct", "8+")] = field(default_factory=list)
+    groups: Annotated[list[OffsetFetchResponseGroup], wire_field("[]struct", "8+")] = field(default_factory=list)
     """Results by group, from version 8 on."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -15,7 +14,7 @@ class OffsetForLeaderPartition(Message):
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
-    current_leader_epoch: A[int, wire_field("int32", "2+", ignorable=True)] = -1
+    current_leader_epoch: Annotated[int, wire_field("int32", "2+", ignorable=True)] = -1
     """Leader epoch that the client knows, -1 for no check. An older one is rejected with FENCED_LEADER_EPOCH, a newer
     one with UNKNOWN_LEADER_EPOCH.
     """
@@ -28,7 +27,7 @@ class OffsetForLeaderTopic(Message):
 
     topic: String = ""
     """Topic name. Needs the right to describe the topic, or cluster action."""
-    partitions: A[list[OffsetForLeaderPartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[OffsetForLeaderPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with the leader epochs to look up."""
 
 
@@ -43,9 +42,9 @@ class OffsetForLeaderEpochRequest(Message):
     Flow: A consumer sends it to the leader after a leader change, to detect that records it has read were truncated.
     Followers of Kafka before version 2.7 find their truncation offset with it; later ones use Fetch.
     """
-    replica_id: A[int, wire_field("int32", "3+", ignorable=True)] = -2
+    replica_id: Annotated[int, wire_field("int32", "3+", ignorable=True)] = -2
     """Broker id of a follower, -1 from a consumer, -2 (the default) for debugging. The leader ignores it."""
-    topics: A[list[OffsetForLeaderTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[OffsetForLeaderTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the leader epochs to look up."""
 
 
@@ -58,7 +57,7 @@ class EpochEndOffset(Message):
     """
     partition: Int32 = 0
     """Index of the partition in its topic."""
-    leader_epoch: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    leader_epoch: Annotated[int, wire_field("int32", "1+", ignorable=True)] = -1
     """Largest leader epoch in the log that is not above the requested one, or the requested one if all in the log are
     newer. -1 if all are older, or with an error.
     """
@@ -74,7 +73,7 @@ class OffsetForLeaderTopicResult(Message):
 
     topic: String = ""
     """Topic name from the request."""
-    partitions: A[list[EpochEndOffset], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[EpochEndOffset], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -82,9 +81,9 @@ class OffsetForLeaderEpochResponse(Message):
     """Response to OffsetForLeaderEpoch: the end offset of the leader epoch in each partition."""
 
     SPEC: ClassVar[MessageSpec] = response(23, "2-4", "4+")
-    throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "2+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    topics: A[list[OffsetForLeaderTopicResult], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[OffsetForLeaderTopicResult], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

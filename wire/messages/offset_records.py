@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -14,7 +13,7 @@ class GroupMetadataKey(Message):
     """Key, type 2: group id of a classic group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 2)
-    group: A[str, wire_field("string", "0")] = ""
+    group: Annotated[str, wire_field("string", "0")] = ""
     """Id of the classic group."""
 
 
@@ -23,13 +22,13 @@ class MemberMetadata(Message):
 
     member_id: String = ""
     """Id of the member in its group."""
-    group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+", ignorable=True)] = None
+    group_instance_id: Annotated[str | None, wire_field("string", "3+", nullable="3+", ignorable=True)] = None
     """`group.instance.id` of a static member, null for a dynamic one."""
     client_id: String = ""
     """`client.id` of the member."""
     client_host: String = ""
     """Address that the member connects from."""
-    rebalance_timeout: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    rebalance_timeout: Annotated[int, wire_field("int32", "1+", ignorable=True)] = -1
     """Time in ms that the member may take to join again in a rebalance (`max.poll.interval.ms`). In version 0 the
     session timeout.
     """
@@ -52,16 +51,16 @@ class GroupMetadataValue(Message):
     """`consumer` for consumers, `connect` for Kafka Connect; empty if the group has never had a member."""
     generation: Int32 = 0
     """Number of the generation, raised by each rebalance."""
-    protocol: A[str | None, wire_field("string", nullable="0+")] = ""
+    protocol: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Name of the chosen protocol, for consumers the client-side assignor; null or empty if the group has no members.
     """
-    leader: A[str | None, wire_field("string", nullable="0+")] = ""
+    leader: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Member id of the leader of the group; null if the group has no members."""
-    current_state_timestamp: A[int, wire_field("int64", "2+", ignorable=True)] = -1
+    current_state_timestamp: Annotated[int, wire_field("int64", "2+", ignorable=True)] = -1
     """Time in ms since the epoch when the group got its present state; -1 if unknown. The offsets of an empty group
     expire `offsets.retention.minutes` later.
     """
-    members: A[list[MemberMetadata], wire_field("[]struct")] = field(default_factory=list)
+    members: Annotated[list[MemberMetadata], wire_field("[]struct")] = field(default_factory=list)
     """Members with their assignments; empty if the last member has left."""
 
 
@@ -69,11 +68,11 @@ class LegacyOffsetCommitKey(Message):
     """Key, type 0, of a committed offset: group, topic and partition. Only read; type 1 is written."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 0)
-    group: A[str, wire_field("string", "0")] = ""
+    group: Annotated[str, wire_field("string", "0")] = ""
     """Id of the group."""
-    topic: A[str, wire_field("string", "0")] = ""
+    topic: Annotated[str, wire_field("string", "0")] = ""
     """Topic name."""
-    partition: A[int, wire_field("int32", "0")] = 0
+    partition: Annotated[int, wire_field("int32", "0")] = 0
     """Index of the partition in its topic."""
 
 
@@ -81,11 +80,11 @@ class LegacyOffsetCommitValue(Message):
     """Value, type 0: committed offset of a group in a partition. A tombstone deletes it."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "none", 0)
-    offset: A[int, wire_field("int64", "0")] = 0
+    offset: Annotated[int, wire_field("int64", "0")] = 0
     """Offset of the next record to process."""
-    metadata: A[str, wire_field("string", "0")] = ""
+    metadata: Annotated[str, wire_field("string", "0")] = ""
     """Text of the application, empty if there is none."""
-    commit_timestamp: A[int, wire_field("int64", "0")] = 0
+    commit_timestamp: Annotated[int, wire_field("int64", "0")] = 0
     """Time of the commit in ms since the epoch."""
 
 
@@ -93,11 +92,11 @@ class OffsetCommitKey(Message):
     """Key, type 1, of a committed offset: group id, topic name and partition."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 1)
-    group: A[str, wire_field("string", "0")] = ""
+    group: Annotated[str, wire_field("string", "0")] = ""
     """Id of the group, of any type."""
-    topic: A[str, wire_field("string", "0")] = ""
+    topic: Annotated[str, wire_field("string", "0")] = ""
     """Topic name."""
-    partition: A[int, wire_field("int32", "0")] = 0
+    partition: Annotated[int, wire_field("int32", "0")] = 0
     """Index of the partition in its topic."""
 
 
@@ -111,7 +110,7 @@ class OffsetCommitValue(Message):
     """
     offset: Int64 = 0
     """Offset of the next record to process."""
-    leader_epoch: A[int, wire_field("int32", "3+", ignorable=True)] = -1
+    leader_epoch: Annotated[int, wire_field("int32", "3+", ignorable=True)] = -1
     """Leader epoch of the last processed record, -1 if unknown."""
     metadata: String = ""
     """Text of the application, empty if there is none."""
@@ -119,9 +118,9 @@ class OffsetCommitValue(Message):
     """Time of the commit in ms since the epoch. The offset expires `offsets.retention.minutes` later, unless a member
     subscribes to the topic. In an empty classic group the time begins when it became empty.
     """
-    expire_timestamp: A[int, wire_field("int64", "1", ignorable=True)] = -1
+    expire_timestamp: Annotated[int, wire_field("int64", "1", ignorable=True)] = -1
     """Time in ms since the epoch when the offset expires, set by the client; -1 for `offsets.retention.minutes`."""
-    topic_id: A[bytes, wire_field("uuid", "4+", tagged="4+", tag=0, ignorable=True)] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "4+", tagged="4+", tag=0, ignorable=True)] = ZERO_UUID
     """UUID of the topic; zero if unknown, and for offsets that were committed in a transaction. After the topic was
     created again, the offset of the old one is not returned.
     """

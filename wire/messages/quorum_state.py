@@ -5,8 +5,7 @@ It is written before a message that depends on it is sent.
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -16,7 +15,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int32, Message, MessageSpec, data
 class Voter(Message):
     """Voter of the metadata quorum in version 0 of `quorum-state`."""
 
-    voter_id: A[int, wire_field("int32", "0")] = 0
+    voter_id: Annotated[int, wire_field("int32", "0")] = 0
     """Node id of the voter."""
 
 
@@ -27,7 +26,7 @@ class QuorumStateData(Message):
     """Version 0 is that of `kraft.version` 0. Version 1, of `kraft.version` 1, adds the directory id of the candidate
     and has no voters, since they are in voters records (KIP-853).
     """
-    cluster_id: A[str, wire_field("string", "0")] = ""
+    cluster_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the cluster, in version 0. Mostly empty, and not read."""
     leader_id: Int32 = -1
     """Node id of the leader of this epoch, -1 if it is unknown."""
@@ -37,9 +36,11 @@ class QuorumStateData(Message):
     """Node id of the candidate that the node has voted for in this epoch, -1 if it has not voted. A node votes once in
     an epoch.
     """
-    voted_directory_id: A[bytes, wire_field("uuid", "1+")] = ZERO_UUID
+    voted_directory_id: Annotated[bytes, wire_field("uuid", "1+")] = ZERO_UUID
     """Directory id of that candidate; zero if unknown or without a vote."""
-    applied_offset: A[int, wire_field("int64", "0")] = 0
+    applied_offset: Annotated[int, wire_field("int64", "0")] = 0
     """Offset without use, in version 0; 0, and not read."""
-    current_voters: A[list[Voter] | None, wire_field("[]struct", "0", nullable="0")] = field(default_factory=list)
+    current_voters: Annotated[list[Voter] | None, wire_field("[]struct", "0", nullable="0")] = field(
+        default_factory=list
+    )
     """Voters from `controller.quorum.voters`, in version 0."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -39,7 +38,7 @@ class ReadStateData(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with state to read."""
 
 
@@ -52,7 +51,7 @@ class ReadShareGroupStateRequest(Message):
     """
     group_id: String = ""
     """Id of the share group. An empty one yields an empty response."""
-    topics: A[list[ReadStateData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[ReadStateData], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions for which to read the state."""
 
 
@@ -78,7 +77,7 @@ class PartitionResult(Message):
     """0. FENCED_LEADER_EPOCH: the sender is not leader any more. NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and
     COORDINATOR_LOAD_IN_PROGRESS: retry. Else UNKNOWN_TOPIC_OR_PARTITION, or INVALID_REQUEST if there is no state.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
     state_epoch: Int32 = 0
     """Epoch of the state. The leader sends it in WriteShareGroupState."""
@@ -86,7 +85,7 @@ class PartitionResult(Message):
     """Share-partition start offset: all records below it are acknowledged or archived. -1 until the first leader
     chooses it by `share.auto.offset.reset`.
     """
-    state_batches: A[list[StateBatch], wire_field("[]struct")] = field(default_factory=list)
+    state_batches: Annotated[list[StateBatch], wire_field("[]struct")] = field(default_factory=list)
     """Ranges of records from the start offset on, in ascending order. Records in no range are available."""
 
 
@@ -95,7 +94,7 @@ class ReadStateResult(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -103,5 +102,5 @@ class ReadShareGroupStateResponse(Message):
     """Response to ReadShareGroupState: the delivery state of each share-partition."""
 
     SPEC: ClassVar[MessageSpec] = response(84, "0", "0+")
-    results: A[list[ReadStateResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[ReadStateResult], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -36,7 +35,7 @@ class ReadStateSummaryData(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with state to read."""
 
 
@@ -51,7 +50,7 @@ class ReadShareGroupStateSummaryRequest(Message):
     """
     group_id: String = ""
     """Id of the share group. An empty one yields an empty response."""
-    topics: A[list[ReadStateSummaryData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[ReadStateSummaryData], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions for which to read the start offset."""
 
 
@@ -64,7 +63,7 @@ class PartitionResult(Message):
     """0, also if there is no state. NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and COORDINATOR_LOAD_IN_PROGRESS: retry.
     Else UNKNOWN_TOPIC_OR_PARTITION or INVALID_REQUEST.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
     state_epoch: Int32 = 0
     """Epoch of the state, raised each time it is created again; 0 if there is no state."""
@@ -74,7 +73,7 @@ class PartitionResult(Message):
     """Share-partition start offset: all records below it are acknowledged or archived. -1 if there is no state, or no
     leader has chosen it yet.
     """
-    delivery_complete_count: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    delivery_complete_count: Annotated[int, wire_field("int32", "1+", ignorable=True)] = -1
     """Number of records from the start offset on that are acknowledged or archived, for the lag of the group. -1 if
     unknown.
     """
@@ -85,7 +84,7 @@ class ReadStateSummaryResult(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -93,5 +92,5 @@ class ReadShareGroupStateSummaryResponse(Message):
     """Response to ReadShareGroupStateSummary: the start offset of each share-partition."""
 
     SPEC: ClassVar[MessageSpec] = response(87, "0-1", "0+")
-    results: A[list[ReadStateSummaryResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[ReadStateSummaryResult], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

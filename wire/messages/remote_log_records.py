@@ -6,8 +6,7 @@ a replica of such a topic read them to find its segments in remote storage.
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -28,7 +27,7 @@ class RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(Message):
 class RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(Message):
     """Id of a copy of a segment in remote storage, in a record of type 0."""
 
-    topic_id_partition: A[RemoteLogSegmentMetadataRecordTopicIdPartitionEntry, wire_field("struct")] = field(
+    topic_id_partition: Annotated[RemoteLogSegmentMetadataRecordTopicIdPartitionEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataRecordTopicIdPartitionEntry
     )
     """Partition that the segment belongs to."""
@@ -49,8 +48,8 @@ class RemoteLogSegmentMetadataRecord(Message):
     """Start of a copy of a segment to remote storage, type 0: offsets, size and leader epochs."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 0)
-    remote_log_segment_id: A[RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry, wire_field("struct")] = field(
-        default_factory=RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry
+    remote_log_segment_id: Annotated[RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry, wire_field("struct")] = (
+        field(default_factory=RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry)
     )
     """Identity of the copy, which later records refer to."""
     start_offset: Int64 = 0
@@ -63,17 +62,17 @@ class RemoteLogSegmentMetadataRecord(Message):
     """Largest timestamp of the records in the segment, in ms since the epoch. Retention by time uses it."""
     event_timestamp_ms: Int64 = 0
     """Time in ms since the epoch when this record was written."""
-    segment_leader_epochs: A[list[RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry], wire_field("[]struct")] = (
-        field(default_factory=list)
-    )
+    segment_leader_epochs: Annotated[
+        list[RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry], wire_field("[]struct")
+    ] = field(default_factory=list)
     """Leader epochs of the records in the segment, at least one."""
     segment_size_in_bytes: Int32 = 0
     """Size of the segment in bytes, without its indexes."""
-    custom_metadata: A[bytes | None, wire_field("bytes", nullable="0+")] = None
+    custom_metadata: Annotated[bytes | None, wire_field("bytes", nullable="0+")] = None
     """Data of the `RemoteStorageManager` plug-in for this segment, null if there is none (KIP-917)."""
     remote_log_segment_state: Int8 = 0
     """0 COPY_SEGMENT_STARTED; later states come in update records."""
-    txn_index_empty: A[bool, wire_field("bool", tagged="0+", tag=0)] = False
+    txn_index_empty: Annotated[bool, wire_field("bool", tagged="0+", tag=0)] = False
     """True if no transaction was aborted in the segment, so that a consumer need not fetch its transaction index. False
     also in records of older brokers, which do not have the field (KIP-1058).
     """
@@ -104,17 +103,17 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
     """Largest timestamp of the records in the segment, in ms since the epoch."""
     event_timestamp_ms: Int64 = 0
     """Time of the last state in ms since the epoch."""
-    segment_leader_epochs: A[
+    segment_leader_epochs: Annotated[
         list[RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry], wire_field("[]struct")
     ] = field(default_factory=list)
     """Leader epochs of the records in the segment, at least one."""
     segment_size_in_bytes: Int32 = 0
     """Size of the segment in bytes, without its indexes."""
-    custom_metadata: A[bytes | None, wire_field("bytes", nullable="0+")] = None
+    custom_metadata: Annotated[bytes | None, wire_field("bytes", nullable="0+")] = None
     """Data of the `RemoteStorageManager` plug-in for this segment, null if there is none (KIP-917)."""
     remote_log_segment_state: Int8 = 0
     """0 COPY_SEGMENT_STARTED, 1 COPY_SEGMENT_FINISHED, 2 DELETE_SEGMENT_STARTED, 3 DELETE_SEGMENT_FINISHED."""
-    txn_index_empty: A[bool, wire_field("bool", tagged="0+", tag=0)] = False
+    txn_index_empty: Annotated[bool, wire_field("bool", tagged="0+", tag=0)] = False
     """True if no transaction was aborted in the segment, so that a consumer need not fetch its transaction index."""
 
 
@@ -132,8 +131,8 @@ class RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry(Message):
 class RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry(Message):
     """Id of the segment copy in remote storage that changes state, in a record of type 1."""
 
-    topic_id_partition: A[RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry, wire_field("struct")] = field(
-        default_factory=RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry
+    topic_id_partition: Annotated[RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry, wire_field("struct")] = (
+        field(default_factory=RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry)
     )
     """Partition that the segment belongs to."""
     id: Uuid = ZERO_UUID
@@ -144,15 +143,15 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
     """New state of a segment in remote storage, type 1: copy finished, deletion started or finished."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 1)
-    remote_log_segment_id: A[RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry, wire_field("struct")] = field(
-        default_factory=RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry
-    )
+    remote_log_segment_id: Annotated[
+        RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry, wire_field("struct")
+    ] = field(default_factory=RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry)
     """Identity of the copy, from its record of type 0."""
     broker_id: Int32 = 0
     """Node id of the leader that wrote this record."""
     event_timestamp_ms: Int64 = 0
     """Time in ms since the epoch when this record was written."""
-    custom_metadata: A[bytes | None, wire_field("bytes", nullable="0+")] = None
+    custom_metadata: Annotated[bytes | None, wire_field("bytes", nullable="0+")] = None
     """Data that the `RemoteStorageManager` plug-in returned for the copied segment, null if there is none (KIP-917)."""
     remote_log_segment_state: Int8 = 0
     """1 COPY_SEGMENT_FINISHED: consumers can read the segment. 2 DELETE_SEGMENT_STARTED, 3 DELETE_SEGMENT_FINISHED: it
@@ -175,8 +174,8 @@ class RemotePartitionDeleteMetadataRecord(Message):
     """Progress of deleting all segments of a partition in remote storage, type 2."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 2)
-    topic_id_partition: A[RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry, wire_field("struct")] = field(
-        default_factory=RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry
+    topic_id_partition: Annotated[RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry, wire_field("struct")] = (
+        field(default_factory=RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry)
     )
     """Partition with all its segments."""
     broker_id: Int32 = 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpec, Uuid, request, response, wire_field
 
@@ -15,7 +14,7 @@ class RemoveRaftVoterRequest(Message):
     """Flow: An admin client sends it to any controller or broker. The leader appends a VotersRecord without the voter;
     a leader that removes itself resigns afterwards.
     """
-    cluster_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    cluster_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     voter_id: Int32 = 0
     """Node id of the voter. The leader may be removed: it resigns once the change is committed. The last voter may not.
@@ -39,5 +38,5 @@ class RemoveRaftVoterResponse(Message):
     open), UNSUPPORTED_VERSION (`kraft.version` 0), NOT_LEADER_OR_FOLLOWER, INCONSISTENT_CLUSTER_ID,
     CLUSTER_AUTHORIZATION_FAILED.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+", ignorable=True)] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+", ignorable=True)] = ""
     """Text for the error, null if there is none."""

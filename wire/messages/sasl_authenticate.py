@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ottla.wire.codec.schema import Bytes, Int16, Message, MessageSpec, request, response, wire_field
 
@@ -33,7 +32,7 @@ class SaslAuthenticateResponse(Message):
     """0 if the token is accepted. SASL_AUTHENTICATION_FAILED: sent after `connection.failed.authentication.delay.ms`,
     then the connection is closed. ILLEGAL_SASL_STATE: no authentication is open on this connection.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none. It states no more than that the credentials are invalid, unless the
     mechanism has a text of its own.
     """
@@ -41,7 +40,7 @@ class SaslAuthenticateResponse(Message):
     """Challenge or final message of the mechanism; empty if it has none, and with an error. With OAUTHBEARER an invalid
     token is reported here as JSON; the request fails after the next one.
     """
-    session_lifetime_ms: A[int, wire_field("int64", "1+", ignorable=True)] = 0
+    session_lifetime_ms: Annotated[int, wire_field("int64", "1+", ignorable=True)] = 0
     """Time in ms until the session ends: `connections.max.reauth.ms` or, if shorter, the validity left of the token.
     The client authenticates again before, else the broker closes the connection at the next request. 0 without a limit,
     or if a further token is needed.

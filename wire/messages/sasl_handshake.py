@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -35,5 +34,5 @@ class SaslHandshakeResponse(Message):
     closed. ILLEGAL_SASL_STATE: the listener has no SASL, or the connection is authenticated and its session does not
     end, or was renewed less than 1 s ago.
     """
-    mechanisms: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    mechanisms: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Mechanisms that the listener has enabled (`sasl.enabled.mechanisms`). Empty with ILLEGAL_SASL_STATE."""

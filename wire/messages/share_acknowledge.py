@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -29,7 +28,7 @@ class AcknowledgementBatch(Message):
     """Offset of the first record."""
     last_offset: Int64 = 0
     """Offset of the last record, inclusive."""
-    acknowledge_types: A[list[int], wire_field("[]int8")] = field(default_factory=list)
+    acknowledge_types: Annotated[list[int], wire_field("[]int8")] = field(default_factory=list)
     """Type for the whole range, or a type for each offset: 0 gap (no record at this offset), 1 accept, 2 release for
     another delivery, 3 reject (archive), 4 renew the lock (from version 2 on). Another count or type is rejected with
     INVALID_REQUEST.
@@ -41,7 +40,7 @@ class AcknowledgePartition(Message):
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
-    acknowledgement_batches: A[list[AcknowledgementBatch], wire_field("[]struct")] = field(default_factory=list)
+    acknowledgement_batches: Annotated[list[AcknowledgementBatch], wire_field("[]struct")] = field(default_factory=list)
     """Ranges in ascending order. If one of them is rejected, none of the partition takes effect."""
 
 
@@ -50,7 +49,7 @@ class AcknowledgeTopic(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic. An unknown one yields UNKNOWN_TOPIC_ID in each partition."""
-    partitions: A[list[AcknowledgePartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[AcknowledgePartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with the records to acknowledge."""
 
 
@@ -64,9 +63,9 @@ class ShareAcknowledgeRequest(Message):
     Flow: A member sends it to the leader of the share-partitions when it acknowledges without fetching, and when it
     closes its share session.
     """
-    group_id: A[str | None, wire_field("string", nullable="0+")] = None
+    group_id: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """`group.id` of the share consumer. Null is rejected with INVALID_REQUEST."""
-    member_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    member_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Id of the member, as in its ShareGroupHeartbeat requests. Null, an empty one or more than 36 characters are
     rejected with INVALID_REQUEST.
     """
@@ -74,9 +73,9 @@ class ShareAcknowledgeRequest(Message):
     """Number of the request in its share session, counted together with ShareFetch requests; after 2147483647 follows
     1. -1 closes the session, which releases all records still acquired. 0 is rejected with INVALID_SHARE_SESSION_EPOCH.
     """
-    is_renew_ack: A[bool, wire_field("bool", "2+")] = False
+    is_renew_ack: Annotated[bool, wire_field("bool", "2+")] = False
     """True if the acknowledgements may have type 4. If false, that type is rejected with INVALID_REQUEST."""
-    topics: A[list[AcknowledgeTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[AcknowledgeTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the records to acknowledge."""
 
 
@@ -99,9 +98,9 @@ class PartitionData(Message):
     lock expired. INVALID_REQUEST, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED,
     NOT_LEADER_OR_FOLLOWER, COORDINATOR_NOT_AVAILABLE.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
-    current_leader: A[LeaderIdAndEpoch, wire_field("struct")] = field(default_factory=LeaderIdAndEpoch)
+    current_leader: Annotated[LeaderIdAndEpoch, wire_field("struct")] = field(default_factory=LeaderIdAndEpoch)
     """Current leader of the partition, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH. Without meaning otherwise.
     """
 
@@ -111,7 +110,7 @@ class ShareAcknowledgeTopicResponse(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -124,7 +123,7 @@ class NodeEndpoint(Message):
     """Host name or address of the listener that the request came in on."""
     port: Int32 = 0
     """Port of that listener."""
-    rack: A[str | None, wire_field("string", nullable="0+")] = None
+    rack: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """`broker.rack` of the leader, null if not set."""
 
 
@@ -141,13 +140,13 @@ class ShareAcknowledgeResponse(Message):
     ShareFetch), GROUP_AUTHORIZATION_FAILED, INVALID_REQUEST, or UNSUPPORTED_VERSION if share groups are disabled. 0 if
     the partitions have their own.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error of the whole request; may be null with an error."""
-    acquisition_lock_timeout_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0
+    acquisition_lock_timeout_ms: Annotated[int, wire_field("int32", "2+", ignorable=True)] = 0
     """Time in ms after which the lock of an acquired record expires (`group.share.record.lock.duration.ms`, or that of
     the group); a renewed lock lasts as long. 0 with an error of the whole request.
     """
-    responses: A[list[ShareAcknowledgeTopicResponse], wire_field("[]struct")] = field(default_factory=list)
+    responses: Annotated[list[ShareAcknowledgeTopicResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic. Empty if the whole request failed."""
-    node_endpoints: A[list[NodeEndpoint], wire_field("[]struct")] = field(default_factory=list)
+    node_endpoints: Annotated[list[NodeEndpoint], wire_field("[]struct")] = field(default_factory=list)
     """Addresses of the leaders named in `current_leader`, so that a client need not fetch metadata first."""

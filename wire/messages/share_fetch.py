@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -30,7 +29,7 @@ class AcknowledgementBatch(Message):
     """Offset of the first record."""
     last_offset: Int64 = 0
     """Offset of the last record, inclusive."""
-    acknowledge_types: A[list[int], wire_field("[]int8")] = field(default_factory=list)
+    acknowledge_types: Annotated[list[int], wire_field("[]int8")] = field(default_factory=list)
     """Type for the whole range, or a type for each offset: 0 gap (no record at this offset), 1 accept, 2 release for
     another delivery, 3 reject (archive), 4 renew the lock (from version 2 on). Another count or type is rejected with
     INVALID_REQUEST.
@@ -42,9 +41,9 @@ class FetchPartition(Message):
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
-    partition_max_bytes: A[int, wire_field("int32", "0")] = 0
+    partition_max_bytes: Annotated[int, wire_field("int32", "0")] = 0
     """Limit in bytes for the records of this partition, in version 0 only, which is removed."""
-    acknowledgement_batches: A[list[AcknowledgementBatch], wire_field("[]struct")] = field(default_factory=list)
+    acknowledgement_batches: Annotated[list[AcknowledgementBatch], wire_field("[]struct")] = field(default_factory=list)
     """Acknowledgements, processed before the fetch, in ascending order. If one is rejected, none of the partition takes
     effect. Not allowed in the request that opens a session: INVALID_REQUEST for the whole request.
     """
@@ -55,7 +54,7 @@ class FetchTopic(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic. An unknown one yields UNKNOWN_TOPIC_ID in each partition."""
-    partitions: A[list[FetchPartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[FetchPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to add to the share session, or with acknowledgements."""
 
 
@@ -64,7 +63,7 @@ class ForgottenTopic(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions to remove."""
 
 
@@ -79,9 +78,9 @@ class ShareFetchRequest(Message):
     member gets them until they are acknowledged, released, or the lock expires. Acknowledgements of earlier records
     come with the next request.
     """
-    group_id: A[str | None, wire_field("string", nullable="0+")] = None
+    group_id: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """`group.id` of the share consumer. Null is rejected with INVALID_REQUEST."""
-    member_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    member_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Id of the member, as in its ShareGroupHeartbeat requests. Null, an empty one or more than 36 characters are
     rejected with INVALID_REQUEST.
     """
@@ -98,27 +97,27 @@ class ShareFetchRequest(Message):
     """Limit in bytes for the records of the whole response (`fetch.max.bytes`), shared equally by the partitions. The
     first batch is returned even if it is larger. 0 to acknowledge only.
     """
-    max_records: A[int, wire_field("int32", "1+")] = 0
+    max_records: Annotated[int, wire_field("int32", "1+")] = 0
     """Number of records to acquire (`max.poll.records`). In mode 0 it may be exceeded up to the end of a batch. 0 to
     acknowledge only.
     """
-    batch_size: A[int, wire_field("int32", "1+")] = 0
+    batch_size: Annotated[int, wire_field("int32", "1+")] = 0
     """Number of records that the entries of `acquired_records` are aimed at (`max.poll.records`): in mode 0, records
     delivered for the first time are split there, at the next batch boundary.
     """
-    share_acquire_mode: A[int, wire_field("int8", "2+", ignorable=True)] = 0
+    share_acquire_mode: Annotated[int, wire_field("int8", "2+", ignorable=True)] = 0
     """`share.acquire.mode` of the consumer. 0, batch_optimized: whole batches are acquired. 1, record_limit: never more
     than `max_records`.
     """
-    is_renew_ack: A[bool, wire_field("bool", "2+")] = False
+    is_renew_ack: Annotated[bool, wire_field("bool", "2+")] = False
     """True if the acknowledgements may have type 4. The request then acquires no records, and all of its limits and its
     wait time must be 0, else it is rejected with INVALID_REQUEST.
     """
-    topics: A[list[FetchTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[FetchTopic], wire_field("[]struct")] = field(default_factory=list)
     """Partitions that are new in the session, and partitions with acknowledgements. All partitions of the session are
     read.
     """
-    forgotten_topics_data: A[list[ForgottenTopic], wire_field("[]struct")] = field(default_factory=list)
+    forgotten_topics_data: Annotated[list[ForgottenTopic], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to remove from the share session."""
 
 
@@ -153,24 +152,24 @@ class PartitionData(Message):
     """0 or an error of the fetch: NOT_LEADER_OR_FOLLOWER (find the leader), COORDINATOR_NOT_AVAILABLE (retry),
     UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error of the fetch, null if there is none."""
     acknowledge_error_code: Int16 = 0
     """0 if the acknowledgements are stored. INVALID_RECORD_STATE: a record is not acquired by this member any more,
     mostly because its lock expired. INVALID_REQUEST, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     TOPIC_AUTHORIZATION_FAILED, NOT_LEADER_OR_FOLLOWER, COORDINATOR_NOT_AVAILABLE.
     """
-    acknowledge_error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    acknowledge_error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error of the acknowledgements, null if there is none."""
-    current_leader: A[LeaderIdAndEpoch, wire_field("struct")] = field(default_factory=LeaderIdAndEpoch)
+    current_leader: Annotated[LeaderIdAndEpoch, wire_field("struct")] = field(default_factory=LeaderIdAndEpoch)
     """Current leader of the partition, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH in `error_code`. Without
     meaning otherwise.
     """
-    records: A[Opaque, wire_field("records", nullable="0")] = None
+    records: Annotated[Opaque, wire_field("records", nullable="0")] = None
     """Batches as they are stored, with all acquired records; the client skips those that are not in `acquired_records`.
     Empty if none are acquired.
     """
-    acquired_records: A[list[AcquiredRecords], wire_field("[]struct")] = field(default_factory=list)
+    acquired_records: Annotated[list[AcquiredRecords], wire_field("[]struct")] = field(default_factory=list)
     """Records that this member alone may process until their locks expire, in ascending order."""
 
 
@@ -179,7 +178,7 @@ class ShareFetchableTopicResponse(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions, each with its own error codes."""
 
 
@@ -192,7 +191,7 @@ class NodeEndpoint(Message):
     """Host name or address of the listener that the request came in on."""
     port: Int32 = 0
     """Port of that listener."""
-    rack: A[str | None, wire_field("string", nullable="0+")] = None
+    rack: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """`broker.rack` of the leader, null if not set."""
 
 
@@ -209,14 +208,14 @@ class ShareFetchResponse(Message):
     SHARE_SESSION_LIMIT_REACHED, GROUP_AUTHORIZATION_FAILED, INVALID_REQUEST, or UNSUPPORTED_VERSION if share groups are
     disabled. 0 if the partitions have their own.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error of the whole request; may be null with an error."""
-    acquisition_lock_timeout_ms: A[int, wire_field("int32", "1+")] = 0
+    acquisition_lock_timeout_ms: Annotated[int, wire_field("int32", "1+")] = 0
     """Time in ms after which the locks of the acquired records expire and other members may acquire them
     (`group.share.record.lock.duration.ms`, or that of the group). 0 with an error of the whole request.
     """
-    responses: A[list[ShareFetchableTopicResponse], wire_field("[]struct")] = field(default_factory=list)
+    responses: Annotated[list[ShareFetchableTopicResponse], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic: partitions with records, an error, or acknowledgements, and those that are new in the session.
     """
-    node_endpoints: A[list[NodeEndpoint], wire_field("[]struct")] = field(default_factory=list)
+    node_endpoints: Annotated[list[NodeEndpoint], wire_field("[]struct")] = field(default_factory=list)
     """Addresses of the leaders named in `current_leader`, so that a client need not fetch metadata first."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -40,9 +39,9 @@ class ShareGroupHeartbeatRequest(Message):
     """Member epoch of the last response; 0 to join, -1 to leave. Another epoch than the present one or the one before
     is rejected with FENCED_MEMBER_EPOCH, and the member joins again.
     """
-    rack_id: A[str | None, wire_field("string", nullable="0+")] = None
+    rack_id: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """`client.rack` of the consumer. Null if not set, or if unchanged."""
-    subscribed_topic_names: A[list[str] | None, wire_field("[]string", nullable="0+")] = None
+    subscribed_topic_names: Annotated[list[str] | None, wire_field("[]string", nullable="0+")] = None
     """Topics that the member subscribes to. Null if unchanged; required when joining. The member needs the right to
     describe each of them.
     """
@@ -53,14 +52,14 @@ class TopicPartitions(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the assigned partitions."""
 
 
 class Assignment(Message):
     """All partitions assigned to the member of a share group, in place of its previous assignment."""
 
-    topic_partitions: A[list[TopicPartitions], wire_field("[]struct")] = field(default_factory=list)
+    topic_partitions: Annotated[list[TopicPartitions], wire_field("[]struct")] = field(default_factory=list)
     """Partitions that the member may acquire records from. A new partition is assigned only after the share coordinator
     has stored its initial state.
     """
@@ -79,13 +78,13 @@ class ShareGroupHeartbeatResponse(Message):
     INVALID_REQUEST, GROUP_MAX_SIZE_REACHED, GROUP_ID_NOT_FOUND, TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED,
     or UNSUPPORTED_VERSION if share groups are disabled.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
-    member_id: A[str | None, wire_field("string", nullable="0+")] = None
+    member_id: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Id of the member, as in the request. Null with an error."""
     member_epoch: Int32 = 0
     """Member epoch for the next heartbeat; -1 after leaving."""
     heartbeat_interval_ms: Int32 = 0
     """Time in ms until the next heartbeat (`group.share.heartbeat.interval.ms`, or that of the group)."""
-    assignment: A[Assignment | None, wire_field("struct", nullable="0+")] = None
+    assignment: Annotated[Assignment | None, wire_field("struct", nullable="0+")] = None
     """New assignment; null if it is unchanged. Always present when the member joins or sends its topics."""

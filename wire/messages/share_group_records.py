@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -14,9 +13,9 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
     """Key, type 14, of the current assignment of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 14)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the share group."""
-    member_id: A[str, wire_field("string", "0")] = ""
+    member_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the member in its group."""
 
 
@@ -25,7 +24,7 @@ class TopicPartitions(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions."""
 
 
@@ -41,7 +40,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
     """
     state: Int8 = 0
     """State of the member: always 0, stable, as a member of a share group has its target assignment at once."""
-    assigned_partitions: A[list[TopicPartitions], wire_field("[]struct")] = field(default_factory=list)
+    assigned_partitions: Annotated[list[TopicPartitions], wire_field("[]struct")] = field(default_factory=list)
     """Partitions that the member may acquire records from."""
 
 
@@ -49,9 +48,9 @@ class ShareGroupMemberMetadataKey(Message):
     """Key, type 10, of a member of a share group: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 10)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the share group."""
-    member_id: A[str, wire_field("string", "0")] = ""
+    member_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the member in its group."""
 
 
@@ -59,13 +58,13 @@ class ShareGroupMemberMetadataValue(Message):
     """Value, type 10: client and subscription of a member. A tombstone removes the member."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 10)
-    rack_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    rack_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """`client.rack` of the consumer, null if not set."""
     client_id: String = ""
     """`client.id` of the consumer."""
     client_host: String = ""
     """Address that the member connects from."""
-    subscribed_topic_names: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    subscribed_topic_names: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Topics that the member subscribes to, sorted."""
 
 
@@ -73,7 +72,7 @@ class ShareGroupMetadataKey(Message):
     """Key, type 11, of the group epoch: group id of a share group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 11)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the share group."""
 
 
@@ -91,7 +90,7 @@ class ShareGroupStatePartitionMetadataKey(Message):
     """Key, type 15, of the partitions with delivery state: group id of a share group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 15)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the share group."""
 
 
@@ -102,7 +101,7 @@ class TopicPartitionsInfo(Message):
     """UUID of the topic."""
     topic_name: String = ""
     """Name of the topic at the time of the record."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions."""
 
 
@@ -119,13 +118,13 @@ class ShareGroupStatePartitionMetadataValue(Message):
     """Value, type 15: partitions with state at the share coordinator. A tombstone removes all."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 15)
-    initializing_topics: A[list[TopicPartitionsInfo], wire_field("[]struct")] = field(default_factory=list)
+    initializing_topics: Annotated[list[TopicPartitionsInfo], wire_field("[]struct")] = field(default_factory=list)
     """Partitions for which the share coordinator was requested to create state; not assigned to members yet. After 30 s
     without success it is requested again.
     """
-    initialized_topics: A[list[TopicPartitionsInfo], wire_field("[]struct")] = field(default_factory=list)
+    initialized_topics: Annotated[list[TopicPartitionsInfo], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with state; only these are assigned to members."""
-    deleting_topics: A[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
+    deleting_topics: Annotated[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
     """Topics with state that the share coordinator was requested to delete, after DeleteShareGroupOffsets or before the
     group is deleted.
     """
@@ -135,9 +134,9 @@ class ShareGroupTargetAssignmentMemberKey(Message):
     """Key, type 13, of the target assignment of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 13)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the share group."""
-    member_id: A[str, wire_field("string", "0")] = ""
+    member_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the member in its group."""
 
 
@@ -146,7 +145,7 @@ class TopicPartition(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions."""
 
 
@@ -154,7 +153,7 @@ class ShareGroupTargetAssignmentMemberValue(Message):
     """Value, type 13: partitions that a member is to have. A tombstone removes them."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 13)
-    topic_partitions: A[list[TopicPartition], wire_field("[]struct")] = field(default_factory=list)
+    topic_partitions: Annotated[list[TopicPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions that the member will have from its next heartbeat on. A partition may be in several target
     assignments.
     """
@@ -164,7 +163,7 @@ class ShareGroupTargetAssignmentMetadataKey(Message):
     """Key, type 12, of the epoch of a target assignment: group id of a share group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 12)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the share group."""
 
 
@@ -174,5 +173,5 @@ class ShareGroupTargetAssignmentMetadataValue(Message):
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 12)
     assignment_epoch: Int32 = 0
     """Group epoch that the target assignment was computed for."""
-    assignment_timestamp: A[int, wire_field("int64", tagged="0+", tag=0, ignorable=True)] = 0
+    assignment_timestamp: Annotated[int, wire_field("int64", tagged="0+", tag=0, ignorable=True)] = 0
     """Time when the computation ended, in ms since the epoch; 0 in records of versions before 4.3 (KIP-1263)."""

@@ -5,8 +5,7 @@ They have the delivery state of share partitions: the last snapshot with the upd
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -17,11 +16,11 @@ class ShareSnapshotKey(Message):
     """Key, type 0, of a snapshot of a share-partition: group id, topic id and partition."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 0)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the share group."""
-    topic_id: A[bytes, wire_field("uuid", "0")] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "0")] = ZERO_UUID
     """UUID of the topic."""
-    partition: A[int, wire_field("int32", "0")] = 0
+    partition: Annotated[int, wire_field("int32", "0")] = 0
     """Index of the partition in its topic."""
 
 
@@ -58,7 +57,7 @@ class ShareSnapshotValue(Message):
     """Share-partition start offset: all records below it are acknowledged or archived. -1 until the first leader
     chooses it by `share.auto.offset.reset`.
     """
-    delivery_complete_count: A[int, wire_field("int32", tagged="0+", tag=0)] = -1
+    delivery_complete_count: Annotated[int, wire_field("int32", tagged="0+", tag=0)] = -1
     """Number of records from the start offset on that are acknowledged or archived, for the lag of the group. -1 if
     unknown: before the first write, and in records of versions before 4.2 (KIP-1226).
     """
@@ -70,7 +69,7 @@ class ShareSnapshotValue(Message):
     """Time when the snapshot was written, in ms since the epoch. A snapshot older than 5 minutes is repeated, so that
     older records can be deleted.
     """
-    state_batches: A[list[ShareSnapshotValueStateBatch], wire_field("[]struct")] = field(default_factory=list)
+    state_batches: Annotated[list[ShareSnapshotValueStateBatch], wire_field("[]struct")] = field(default_factory=list)
     """Ranges of records from the start offset on, in ascending order. Records in no range are not delivered yet, or are
     acquired for the first time.
     """
@@ -80,11 +79,11 @@ class ShareUpdateKey(Message):
     """Key, type 1, of an update of a share-partition: group id, topic id and partition."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 1)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the share group."""
-    topic_id: A[bytes, wire_field("uuid", "0")] = ZERO_UUID
+    topic_id: Annotated[bytes, wire_field("uuid", "0")] = ZERO_UUID
     """UUID of the topic."""
-    partition: A[int, wire_field("int32", "0")] = 0
+    partition: Annotated[int, wire_field("int32", "0")] = 0
     """Index of the partition in its topic."""
 
 
@@ -113,11 +112,11 @@ class ShareUpdateValue(Message):
     """Leader epoch of the share-partition leader, -1 to keep the stored one."""
     start_offset: Int64 = 0
     """New share-partition start offset, -1 to keep the stored one. State below it is removed."""
-    delivery_complete_count: A[int, wire_field("int32", tagged="0+", tag=0)] = -1
+    delivery_complete_count: Annotated[int, wire_field("int32", tagged="0+", tag=0)] = -1
     """Number of records from the start offset on that are acknowledged or archived. -1 if unknown: in records of
     versions before 4.2 (KIP-1226).
     """
-    state_batches: A[list[ShareUpdateValueStateBatch], wire_field("[]struct")] = field(default_factory=list)
+    state_batches: Annotated[list[ShareUpdateValueStateBatch], wire_field("[]struct")] = field(default_factory=list)
     """Ranges of records that changed. Where they overlap stored ones, the higher delivery count is valid, and at equal
     counts the higher delivery state.
     """

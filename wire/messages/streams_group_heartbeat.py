@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -43,18 +42,18 @@ class TopicInfo(Message):
     """
     replication_factor: Int16 = 0
     """Replication factor to create the topic with, 0 for `default.replication.factor`."""
-    topic_configs: A[list[KeyValue], wire_field("[]struct")] = field(default_factory=list)
+    topic_configs: Annotated[list[KeyValue], wire_field("[]struct")] = field(default_factory=list)
     """Configuration to create the topic with."""
 
 
 class CopartitionGroup(Message):
     """Topics of a subtopology that must have the same number of partitions, by their index in its lists."""
 
-    source_topics: A[list[int], wire_field("[]int16")] = field(default_factory=list)
+    source_topics: Annotated[list[int], wire_field("[]int16")] = field(default_factory=list)
     """Indexes into `source_topics` of the subtopology."""
-    source_topic_regex: A[list[int], wire_field("[]int16")] = field(default_factory=list)
+    source_topic_regex: Annotated[list[int], wire_field("[]int16")] = field(default_factory=list)
     """Indexes into `source_topic_regex` of the subtopology. The coordinator ignores them."""
-    repartition_source_topics: A[list[int], wire_field("[]int16")] = field(default_factory=list)
+    repartition_source_topics: Annotated[list[int], wire_field("[]int16")] = field(default_factory=list)
     """Indexes into `repartition_source_topics` of the subtopology."""
 
 
@@ -63,17 +62,17 @@ class Subtopology(Message):
 
     subtopology_id: String = ""
     """Id of the subtopology, unique in the topology and the same at all members."""
-    source_topics: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    source_topics: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Topics that it reads and that the application does not create. They must exist before tasks are assigned."""
-    source_topic_regex: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    source_topic_regex: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Regular expressions of topics that it reads. Must be empty: not supported yet, INVALID_REQUEST."""
-    state_changelog_topics: A[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
+    state_changelog_topics: Annotated[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
     """Changelog topics of its state stores. The coordinator creates those that are missing."""
-    repartition_sink_topics: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    repartition_sink_topics: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Repartition topics that it writes."""
-    repartition_source_topics: A[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
+    repartition_source_topics: Annotated[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
     """Repartition topics that it reads. The coordinator creates those that are missing."""
-    copartition_groups: A[list[CopartitionGroup], wire_field("[]struct")] = field(default_factory=list)
+    copartition_groups: Annotated[list[CopartitionGroup], wire_field("[]struct")] = field(default_factory=list)
     """Topics that are joined and so must have the same number of partitions."""
 
 
@@ -82,7 +81,7 @@ class Topology(Message):
 
     epoch: Int32 = 0
     """Epoch of the topology. If it is lower than the topology epoch of the group, the status is STALE_TOPOLOGY."""
-    subtopologies: A[list[Subtopology], wire_field("[]struct")] = field(default_factory=list)
+    subtopologies: Annotated[list[Subtopology], wire_field("[]struct")] = field(default_factory=list)
     """Subtopologies of the application."""
 
 
@@ -91,7 +90,7 @@ class StreamsGroupHeartbeatRequestTaskIds(Message):
 
     subtopology_id: String = ""
     """Id of the subtopology. An unknown one is rejected with INVALID_REQUEST."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Partitions of the source topics, a task for each. One that does not exist is rejected with INVALID_REQUEST."""
 
 
@@ -138,40 +137,46 @@ class StreamsGroupHeartbeatRequest(Message):
     """Endpoint epoch of the last response, -1 at first. If that of the group differs, the response has
     `partitions_by_user_endpoint`.
     """
-    instance_id: A[str | None, wire_field("string", nullable="0+")] = None
+    instance_id: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """`group.instance.id` of a static member. Must be null: not supported yet, INVALID_REQUEST."""
-    rack_id: A[str | None, wire_field("string", nullable="0+")] = None
+    rack_id: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """`client.rack` of the client. Null if not set, or if unchanged."""
     rebalance_timeout_ms: Int32 = -1
     """Time in ms that the member may take to revoke tasks (`max.poll.interval.ms`); after that it is removed. -1 if
     unchanged; required when joining.
     """
-    topology: A[Topology | None, wire_field("struct", nullable="0+")] = None
+    topology: Annotated[Topology | None, wire_field("struct", nullable="0+")] = None
     """Topology of the application, only when joining. The first member sets that of the group; a different one with the
     same or a higher epoch is rejected with INVALID_REQUEST. Null otherwise.
     """
-    active_tasks: A[list[StreamsGroupHeartbeatRequestTaskIds] | None, wire_field("[]struct", nullable="0+")] = None
+    active_tasks: Annotated[list[StreamsGroupHeartbeatRequestTaskIds] | None, wire_field("[]struct", nullable="0+")] = (
+        None
+    )
     """Tasks that the member processes. Null if unchanged, together with the other two lists; empty when joining. With a
     list, the member confirms that it has given up all other tasks, and the coordinator may assign them elsewhere.
     """
-    standby_tasks: A[list[StreamsGroupHeartbeatRequestTaskIds] | None, wire_field("[]struct", nullable="0+")] = None
+    standby_tasks: Annotated[
+        list[StreamsGroupHeartbeatRequestTaskIds] | None, wire_field("[]struct", nullable="0+")
+    ] = None
     """Tasks of which the member keeps a copy of the state. Null if unchanged."""
-    warmup_tasks: A[list[StreamsGroupHeartbeatRequestTaskIds] | None, wire_field("[]struct", nullable="0+")] = None
+    warmup_tasks: Annotated[list[StreamsGroupHeartbeatRequestTaskIds] | None, wire_field("[]struct", nullable="0+")] = (
+        None
+    )
     """Tasks of which the member restores the state. Null if unchanged, else empty: not supported yet, INVALID_REQUEST.
     """
-    process_id: A[str | None, wire_field("string", nullable="0+")] = None
+    process_id: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Id of the Kafka Streams instance, the same for all its threads: a standby task is put into another process than
     the active one. Null if unchanged.
     """
-    user_endpoint: A[StreamsGroupHeartbeatRequestEndpoint | None, wire_field("struct", nullable="0+")] = None
+    user_endpoint: Annotated[StreamsGroupHeartbeatRequestEndpoint | None, wire_field("struct", nullable="0+")] = None
     """Endpoint for Interactive Queries (`application.server`). Null if not set, or if unchanged."""
-    client_tags: A[list[KeyValue] | None, wire_field("[]struct", nullable="0+")] = None
+    client_tags: Annotated[list[KeyValue] | None, wire_field("[]struct", nullable="0+")] = None
     """`client.tag.*` settings. Null if unchanged. Stored and returned by StreamsGroupDescribe; the assignor does not
     use them.
     """
-    task_offsets: A[list[TaskOffset] | None, wire_field("[]struct", nullable="0+")] = None
+    task_offsets: Annotated[list[TaskOffset] | None, wire_field("[]struct", nullable="0+")] = None
     """Positions of the tasks in their changelog topics. Must be null: not supported yet, INVALID_REQUEST."""
-    task_end_offsets: A[list[TaskOffset] | None, wire_field("[]struct", nullable="0+")] = None
+    task_end_offsets: Annotated[list[TaskOffset] | None, wire_field("[]struct", nullable="0+")] = None
     """End offsets of the changelog topics of the tasks. Must be null: not supported yet, INVALID_REQUEST."""
     shutdown_application: Bool = False
     """True to close all members of the application: the coordinator sends the status SHUTDOWN_APPLICATION to them."""
@@ -194,7 +199,7 @@ class StreamsGroupHeartbeatResponseTaskIds(Message):
 
     subtopology_id: String = ""
     """Id of the subtopology in its topology."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Partitions of the source topics, a task for each."""
 
 
@@ -212,20 +217,20 @@ class TopicPartition(Message):
 
     topic: String = ""
     """Name of a source topic."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions."""
 
 
 class EndpointToPartitions(Message):
     """Endpoint of a member with the partitions for which it has active or standby tasks."""
 
-    user_endpoint: A[StreamsGroupHeartbeatResponseEndpoint, wire_field("struct")] = field(
+    user_endpoint: Annotated[StreamsGroupHeartbeatResponseEndpoint, wire_field("struct")] = field(
         default_factory=StreamsGroupHeartbeatResponseEndpoint
     )
     """Endpoint of the member."""
-    active_partitions: A[list[TopicPartition], wire_field("[]struct")] = field(default_factory=list)
+    active_partitions: Annotated[list[TopicPartition], wire_field("[]struct")] = field(default_factory=list)
     """Source partitions of its active tasks."""
-    standby_partitions: A[list[TopicPartition], wire_field("[]struct")] = field(default_factory=list)
+    standby_partitions: Annotated[list[TopicPartition], wire_field("[]struct")] = field(default_factory=list)
     """Source partitions of its standby tasks."""
 
 
@@ -242,7 +247,7 @@ class StreamsGroupHeartbeatResponse(Message):
     GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, errors of the
     coordinator, or UNSUPPORTED_VERSION if streams groups are disabled.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
     member_id: String = ""
     """Id of the member, as in the request. Empty with an error."""
@@ -254,17 +259,25 @@ class StreamsGroupHeartbeatResponse(Message):
     """Lag in records up to which a warm-up task may be made active. Always 0: warm-up tasks are not supported yet."""
     task_offset_interval_ms: Int32 = 0
     """Time in ms between two reports of task offsets. Always 0: not supported yet."""
-    status: A[list[Status] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
+    status: Annotated[list[Status] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
     """Conditions of the group; empty or null if there are none."""
-    active_tasks: A[list[StreamsGroupHeartbeatResponseTaskIds] | None, wire_field("[]struct", nullable="0+")] = None
+    active_tasks: Annotated[
+        list[StreamsGroupHeartbeatResponseTaskIds] | None, wire_field("[]struct", nullable="0+")
+    ] = None
     """Tasks that the member processes from now on; it revokes its others. Null if all three lists are unchanged."""
-    standby_tasks: A[list[StreamsGroupHeartbeatResponseTaskIds] | None, wire_field("[]struct", nullable="0+")] = None
+    standby_tasks: Annotated[
+        list[StreamsGroupHeartbeatResponseTaskIds] | None, wire_field("[]struct", nullable="0+")
+    ] = None
     """Tasks of which the member keeps a copy of the state from now on. Null if unchanged."""
-    warmup_tasks: A[list[StreamsGroupHeartbeatResponseTaskIds] | None, wire_field("[]struct", nullable="0+")] = None
+    warmup_tasks: Annotated[
+        list[StreamsGroupHeartbeatResponseTaskIds] | None, wire_field("[]struct", nullable="0+")
+    ] = None
     """Tasks of which the member restores the state before they are moved to it. Null if unchanged, else empty."""
     endpoint_information_epoch: Int32 = 0
     """Endpoint epoch of the group, raised when the tasks of a member with an endpoint change."""
-    partitions_by_user_endpoint: A[list[EndpointToPartitions] | None, wire_field("[]struct", nullable="0+")] = None
+    partitions_by_user_endpoint: Annotated[list[EndpointToPartitions] | None, wire_field("[]struct", nullable="0+")] = (
+        None
+    )
     """Endpoints of all members that have one, for Interactive Queries. Null if the endpoint epoch of the request is
     current.
     """

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -14,9 +13,9 @@ class StreamsGroupCurrentMemberAssignmentKey(Message):
     """Key, type 22, of the current tasks of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 22)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the streams group."""
-    member_id: A[str, wire_field("string", "0")] = ""
+    member_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the member in its group."""
 
 
@@ -25,9 +24,9 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Message):
 
     subtopology_id: String = ""
     """Id of the subtopology in its topology."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Partitions of the source topics, a task for each."""
-    assignment_epochs: A[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=0)] = field(
+    assignment_epochs: Annotated[list[int] | None, wire_field("[]int32", nullable="0+", tagged="0+", tag=0)] = field(
         default_factory=list
     )
     """Member epoch in which each active task was assigned, in the order of `partitions`. Offset commits of an older
@@ -48,27 +47,27 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
     """1 stable, 2 tasks are to be revoked by the member, 3 tasks are still to be released by other members. Other
     values count as unknown.
     """
-    active_tasks: A[list[StreamsGroupCurrentMemberAssignmentValueTaskIds], wire_field("[]struct")] = field(
+    active_tasks: Annotated[list[StreamsGroupCurrentMemberAssignmentValueTaskIds], wire_field("[]struct")] = field(
         default_factory=list
     )
     """Tasks that the member processes."""
-    standby_tasks: A[list[StreamsGroupCurrentMemberAssignmentValueTaskIds], wire_field("[]struct")] = field(
+    standby_tasks: Annotated[list[StreamsGroupCurrentMemberAssignmentValueTaskIds], wire_field("[]struct")] = field(
         default_factory=list
     )
     """Tasks of which the member keeps a copy of the state."""
-    warmup_tasks: A[list[StreamsGroupCurrentMemberAssignmentValueTaskIds], wire_field("[]struct")] = field(
+    warmup_tasks: Annotated[list[StreamsGroupCurrentMemberAssignmentValueTaskIds], wire_field("[]struct")] = field(
         default_factory=list
     )
     """Tasks of which the member restores the state. Empty: not supported yet."""
-    active_tasks_pending_revocation: A[
+    active_tasks_pending_revocation: Annotated[
         list[StreamsGroupCurrentMemberAssignmentValueTaskIds], wire_field("[]struct")
     ] = field(default_factory=list)
     """Active tasks that the member still has and must revoke."""
-    standby_tasks_pending_revocation: A[
+    standby_tasks_pending_revocation: Annotated[
         list[StreamsGroupCurrentMemberAssignmentValueTaskIds], wire_field("[]struct")
     ] = field(default_factory=list)
     """Standby tasks that the member still has and must revoke."""
-    warmup_tasks_pending_revocation: A[
+    warmup_tasks_pending_revocation: Annotated[
         list[StreamsGroupCurrentMemberAssignmentValueTaskIds], wire_field("[]struct")
     ] = field(default_factory=list)
     """Warm-up tasks that the member still has and must revoke."""
@@ -78,9 +77,9 @@ class StreamsGroupMemberMetadataKey(Message):
     """Key, type 19, of a member of a streams group: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 19)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the streams group."""
-    member_id: A[str, wire_field("string", "0")] = ""
+    member_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the member in its group."""
 
 
@@ -106,9 +105,9 @@ class StreamsGroupMemberMetadataValue(Message):
     """Value, type 19: client, endpoint and tags of a member. A tombstone removes the member."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 19)
-    instance_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    instance_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """`group.instance.id` of a static member. Null: static members are not supported yet."""
-    rack_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    rack_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """`client.rack` of the client, null if not set."""
     client_id: String = ""
     """`client.id` of the client."""
@@ -120,9 +119,9 @@ class StreamsGroupMemberMetadataValue(Message):
     """Epoch of the topology that the member sent when it joined."""
     process_id: String = ""
     """Id of the Kafka Streams instance; its threads are members with the same id."""
-    user_endpoint: A[Endpoint | None, wire_field("struct", nullable="0+")] = None
+    user_endpoint: Annotated[Endpoint | None, wire_field("struct", nullable="0+")] = None
     """Endpoint for Interactive Queries, null if `application.server` is not set."""
-    client_tags: A[list[KeyValue], wire_field("[]struct")] = field(default_factory=list)
+    client_tags: Annotated[list[KeyValue], wire_field("[]struct")] = field(default_factory=list)
     """`client.tag.*` settings of the client, sorted."""
 
 
@@ -130,7 +129,7 @@ class StreamsGroupMetadataKey(Message):
     """Key, type 17, of the group epoch: group id of a streams group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 17)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the streams group."""
 
 
@@ -151,11 +150,11 @@ class StreamsGroupMetadataValue(Message):
     """Group epoch, raised by each change of members, topics or assignment settings."""
     metadata_hash: Int64 = 0
     """Hash of the topics of the topology, their partitions and racks; if it changes, the group rebalances."""
-    validated_topology_epoch: A[int, wire_field("int32", tagged="0+", tag=0)] = -1
+    validated_topology_epoch: Annotated[int, wire_field("int32", tagged="0+", tag=0)] = -1
     """Epoch of the topology for which all topics exist with the right number of partitions. -1 while they do not; then
     the group is `NotReady`.
     """
-    last_assignment_configs: A[
+    last_assignment_configs: Annotated[
         list[LastAssignmentConfig] | None, wire_field("[]struct", nullable="0+", tagged="0+", tag=1)
     ] = field(default_factory=list)
     """Settings of the assignor at this epoch; if they change, the group rebalances."""
@@ -165,9 +164,9 @@ class StreamsGroupTargetAssignmentMemberKey(Message):
     """Key, type 21, of the target assignment of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 21)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the streams group."""
-    member_id: A[str, wire_field("string", "0")] = ""
+    member_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the member in its group."""
 
 
@@ -176,7 +175,7 @@ class StreamsGroupTargetAssignmentMemberValueTaskIds(Message):
 
     subtopology_id: String = ""
     """Id of the subtopology in its topology."""
-    partitions: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partitions: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Partitions of the source topics, a task for each."""
 
 
@@ -184,15 +183,15 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
     """Value, type 21: tasks that a member is to have. A tombstone removes them."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 21)
-    active_tasks: A[list[StreamsGroupTargetAssignmentMemberValueTaskIds], wire_field("[]struct")] = field(
+    active_tasks: Annotated[list[StreamsGroupTargetAssignmentMemberValueTaskIds], wire_field("[]struct")] = field(
         default_factory=list
     )
     """Tasks that the member will process once other members have released them."""
-    standby_tasks: A[list[StreamsGroupTargetAssignmentMemberValueTaskIds], wire_field("[]struct")] = field(
+    standby_tasks: Annotated[list[StreamsGroupTargetAssignmentMemberValueTaskIds], wire_field("[]struct")] = field(
         default_factory=list
     )
     """Tasks of which the member will keep a copy of the state."""
-    warmup_tasks: A[list[StreamsGroupTargetAssignmentMemberValueTaskIds], wire_field("[]struct")] = field(
+    warmup_tasks: Annotated[list[StreamsGroupTargetAssignmentMemberValueTaskIds], wire_field("[]struct")] = field(
         default_factory=list
     )
     """Tasks of which the member will restore the state. Empty: not supported yet."""
@@ -202,7 +201,7 @@ class StreamsGroupTargetAssignmentMetadataKey(Message):
     """Key, type 20, of the epoch of a target assignment: group id of a streams group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 20)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the streams group."""
 
 
@@ -212,7 +211,7 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 20)
     assignment_epoch: Int32 = 0
     """Group epoch that the target assignment was computed for."""
-    assignment_timestamp: A[int, wire_field("int64", tagged="0+", tag=0, ignorable=True)] = 0
+    assignment_timestamp: Annotated[int, wire_field("int64", tagged="0+", tag=0, ignorable=True)] = 0
     """Time when the computation ended, in ms since the epoch; 0 in records of versions before 4.3 (KIP-1263)."""
 
 
@@ -220,7 +219,7 @@ class StreamsGroupTopologyKey(Message):
     """Key, type 23, of the topology: group id of a streams group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 23)
-    group_id: A[str, wire_field("string", "0")] = ""
+    group_id: Annotated[str, wire_field("string", "0")] = ""
     """Id of the streams group."""
 
 
@@ -244,18 +243,18 @@ class TopicInfo(Message):
     """
     replication_factor: Int16 = 0
     """Replication factor to create the topic with, 0 for `default.replication.factor`."""
-    topic_configs: A[list[TopicConfig], wire_field("[]struct")] = field(default_factory=list)
+    topic_configs: Annotated[list[TopicConfig], wire_field("[]struct")] = field(default_factory=list)
     """Configuration to create the topic with."""
 
 
 class CopartitionGroup(Message):
     """Topics of a subtopology that must have the same number of partitions, by their index in its lists."""
 
-    source_topics: A[list[int], wire_field("[]int16")] = field(default_factory=list)
+    source_topics: Annotated[list[int], wire_field("[]int16")] = field(default_factory=list)
     """Indexes into `source_topics` of the subtopology."""
-    source_topic_regex: A[list[int], wire_field("[]int16")] = field(default_factory=list)
+    source_topic_regex: Annotated[list[int], wire_field("[]int16")] = field(default_factory=list)
     """Indexes into `source_topic_regex` of the subtopology."""
-    repartition_source_topics: A[list[int], wire_field("[]int16")] = field(default_factory=list)
+    repartition_source_topics: Annotated[list[int], wire_field("[]int16")] = field(default_factory=list)
     """Indexes into `repartition_source_topics` of the subtopology."""
 
 
@@ -264,17 +263,17 @@ class Subtopology(Message):
 
     subtopology_id: String = ""
     """Id of the subtopology, unique in the topology and the same at all members."""
-    source_topics: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    source_topics: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Topics that it reads and that the application does not create."""
-    source_topic_regex: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    source_topic_regex: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Regular expressions of topics that it reads. Empty: not supported yet."""
-    state_changelog_topics: A[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
+    state_changelog_topics: Annotated[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
     """Changelog topics of its state stores, created by the coordinator."""
-    repartition_sink_topics: A[list[str], wire_field("[]string")] = field(default_factory=list)
+    repartition_sink_topics: Annotated[list[str], wire_field("[]string")] = field(default_factory=list)
     """Repartition topics that it writes."""
-    repartition_source_topics: A[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
+    repartition_source_topics: Annotated[list[TopicInfo], wire_field("[]struct")] = field(default_factory=list)
     """Repartition topics that it reads, created by the coordinator."""
-    copartition_groups: A[list[CopartitionGroup], wire_field("[]struct")] = field(default_factory=list)
+    copartition_groups: Annotated[list[CopartitionGroup], wire_field("[]struct")] = field(default_factory=list)
     """Topics that are joined and so must have the same number of partitions."""
 
 
@@ -284,5 +283,5 @@ class StreamsGroupTopologyValue(Message):
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 23)
     epoch: Int32 = 0
     """Epoch of the topology, from the first member."""
-    subtopologies: A[list[Subtopology], wire_field("[]struct")] = field(default_factory=list)
+    subtopologies: Annotated[list[Subtopology], wire_field("[]struct")] = field(default_factory=list)
     """Subtopologies of the application."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -42,19 +41,19 @@ class SyncGroupRequest(Message):
     """
     member_id: String = ""
     """Member id from the JoinGroup response. An unknown one is rejected with UNKNOWN_MEMBER_ID."""
-    group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
+    group_instance_id: Annotated[str | None, wire_field("string", "3+", nullable="3+")] = None
     """`group.instance.id` of a static member, null for a dynamic one. If another member id has taken over this
     instance, the request is rejected with FENCED_INSTANCE_ID.
     """
-    protocol_type: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
+    protocol_type: Annotated[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
     """Protocol type from the JoinGroup response. Null in version 5, or another one than that of the group, is rejected
     with INCONSISTENT_GROUP_PROTOCOL.
     """
-    protocol_name: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
+    protocol_name: Annotated[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
     """Chosen protocol from the JoinGroup response. Null in version 5, or another one than that of the group, is
     rejected with INCONSISTENT_GROUP_PROTOCOL.
     """
-    assignments: A[list[SyncGroupRequestAssignment], wire_field("[]struct")] = field(default_factory=list)
+    assignments: Annotated[list[SyncGroupRequestAssignment], wire_field("[]struct")] = field(default_factory=list)
     """Assignments of all members, from the leader of the group; empty from the others. In a consumer group they are
     ignored: the coordinator computes them.
     """
@@ -64,7 +63,7 @@ class SyncGroupResponse(Message):
     """Assignment of the member, sent when the coordinator has stored those of all members."""
 
     SPEC: ClassVar[MessageSpec] = response(14, "0-5", "4+")
-    throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[int, wire_field("int32", "1+", ignorable=True)] = 0
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
@@ -73,9 +72,9 @@ class SyncGroupResponse(Message):
     NOT_COORDINATOR: find the coordinator again. Else FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL,
     COORDINATOR_LOAD_IN_PROGRESS.
     """
-    protocol_type: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
+    protocol_type: Annotated[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
     """Protocol type of the group, null with an error."""
-    protocol_name: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
+    protocol_name: Annotated[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
     """Protocol that the coordinator has chosen, null with an error."""
     assignment: Bytes = b""
     """Data of the assignment of this member, as the leader sent it. Empty with an error, or if the leader left the

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -17,11 +16,11 @@ class TxnOffsetCommitRequestPartition(Message):
     """Index of the partition in its topic."""
     committed_offset: Int64 = 0
     """Offset of the next record to process."""
-    committed_leader_epoch: A[int, wire_field("int32", "2+", ignorable=True)] = -1
+    committed_leader_epoch: Annotated[int, wire_field("int32", "2+", ignorable=True)] = -1
     """Leader epoch of the last processed record, -1 if unknown. Stored with the offset, so that a consumer detects a
     truncated log (KIP-320).
     """
-    committed_metadata: A[str | None, wire_field("string", nullable="0+")] = ""
+    committed_metadata: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text of the application, stored with the offset. Longer than `offset.metadata.max.bytes`, it is rejected with
     OFFSET_METADATA_TOO_LARGE.
     """
@@ -32,7 +31,7 @@ class TxnOffsetCommitRequestTopic(Message):
 
     name: String = ""
     """Topic name. Needs the right to read the topic."""
-    partitions: A[list[TxnOffsetCommitRequestPartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[TxnOffsetCommitRequestPartition], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with their offsets."""
 
 
@@ -57,19 +56,19 @@ class TxnOffsetCommitRequest(Message):
     """
     producer_epoch: Int16 = 0
     """Epoch of the producer. Another one than the current epoch is rejected with INVALID_PRODUCER_EPOCH."""
-    generation_id: A[int, wire_field("int32", "3+")] = -1
+    generation_id: Annotated[int, wire_field("int32", "3+")] = -1
     """Generation or member epoch of the consumer (`ConsumerGroupMetadata`). A stale one is rejected with
     ILLEGAL_GENERATION, so that a replaced consumer commits no offsets. -1 with an empty `member_id` for no check.
     """
-    member_id: A[str, wire_field("string", "3+")] = ""
+    member_id: Annotated[str, wire_field("string", "3+")] = ""
     """Member id of the consumer, empty from producers that do not send it. An unknown one is rejected with
     UNKNOWN_MEMBER_ID.
     """
-    group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
+    group_instance_id: Annotated[str | None, wire_field("string", "3+", nullable="3+")] = None
     """`group.instance.id` of a static member, null for a dynamic one. If another member id of a classic group has taken
     over this instance, the request is rejected with FENCED_INSTANCE_ID.
     """
-    topics: A[list[TxnOffsetCommitRequestTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[TxnOffsetCommitRequestTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the offsets to commit."""
 
 
@@ -90,7 +89,7 @@ class TxnOffsetCommitResponseTopic(Message):
 
     name: String = ""
     """Topic name from the request."""
-    partitions: A[list[TxnOffsetCommitResponsePartition], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[TxnOffsetCommitResponsePartition], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -102,5 +101,5 @@ class TxnOffsetCommitResponse(Message):
     """Time in ms for which the broker reads no further request from this connection, because a quota is exceeded; 0 if
     none is.
     """
-    topics: A[list[TxnOffsetCommitResponseTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[TxnOffsetCommitResponseTopic], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

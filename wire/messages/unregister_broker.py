@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, request, response, wire_field
 
@@ -31,5 +30,5 @@ class UnregisterBrokerResponse(Message):
     """
     error_code: Int16 = 0
     """0, or BROKER_ID_NOT_REGISTERED, CLUSTER_AUTHORIZATION_FAILED."""
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""

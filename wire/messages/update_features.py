@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -19,9 +18,9 @@ class FeatureUpdateKey(Message):
     """New finalized level; 0 disables the feature. All brokers and controllers must support it, else
     INVALID_UPDATE_VERSION.
     """
-    allow_downgrade: A[bool, wire_field("bool", "0")] = False
+    allow_downgrade: Annotated[bool, wire_field("bool", "0")] = False
     """True to allow a downgrade, in version 0. The controller ignores it: version 0 can only upgrade."""
-    upgrade_type: A[int, wire_field("int8", "1+")] = 1
+    upgrade_type: Annotated[int, wire_field("int8", "1+")] = 1
     """1 upgrade, 2 safe downgrade, 3 unsafe downgrade, which may lose metadata. A lower level needs type 2 or 3.
     `kraft.version` cannot be downgraded, and `metadata.version` not below a level that changed records.
     """
@@ -39,9 +38,9 @@ class UpdateFeaturesRequest(Message):
     """
     timeout_ms: Int32 = 60000
     """Time in ms that the client waits. Ottla ignores it: the response follows once the change is committed."""
-    feature_updates: A[list[FeatureUpdateKey], wire_field("[]struct")] = field(default_factory=list)
+    feature_updates: Annotated[list[FeatureUpdateKey], wire_field("[]struct")] = field(default_factory=list)
     """Features to change. If an update is invalid, none takes effect."""
-    validate_only: A[bool, wire_field("bool", "1+")] = False
+    validate_only: Annotated[bool, wire_field("bool", "1+")] = False
     """True to check the request and change no level."""
 
 
@@ -52,7 +51,7 @@ class UpdatableFeatureResult(Message):
     """Name of the feature from the request."""
     error_code: Int16 = 0
     """0; an error is reported for the whole request."""
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """`NONE`; an error is reported for the whole request."""
 
 
@@ -68,9 +67,9 @@ class UpdateFeaturesResponse(Message):
     """0, or INVALID_UPDATE_VERSION (a level is not supported, or the downgrade is not allowed),
     CLUSTER_AUTHORIZATION_FAILED.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = ""
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error with the first feature that failed, null if there is none."""
-    results: A[list[UpdatableFeatureResult], wire_field("[]struct", "0-1", ignorable=True)] = field(
+    results: Annotated[list[UpdatableFeatureResult], wire_field("[]struct", "0-1", ignorable=True)] = field(
         default_factory=list
     )
     """Results by feature, up to version 1. Empty with an error."""

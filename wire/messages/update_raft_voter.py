@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -49,7 +48,7 @@ class UpdateRaftVoterRequest(Message):
     """Flow: A voter sends it to the leader of the metadata quorum after its start, if its endpoints or its supported
     `kraft.version` differ from those in the voters record.
     """
-    cluster_id: A[str | None, wire_field("string", nullable="0+")] = ""
+    cluster_id: Annotated[str | None, wire_field("string", nullable="0+")] = ""
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
     current_leader_epoch: Int32 = 0
     """Leader epoch that the voter knows. An older one is rejected with FENCED_LEADER_EPOCH, a newer one with
@@ -61,11 +60,13 @@ class UpdateRaftVoterRequest(Message):
     """Id of the metadata log directory of the voter. From `kraft.version` 1 on, another one than in the voters record
     is rejected with VOTER_NOT_FOUND.
     """
-    listeners: A[list[Listener], wire_field("[]struct")] = field(default_factory=list)
+    listeners: Annotated[list[Listener], wire_field("[]struct")] = field(default_factory=list)
     """Endpoints of the voter, at most 1,000. From `kraft.version` 1 on the leader writes them into a voters record;
     before that it keeps them for the upgrade.
     """
-    k_raft_version_feature: A[KRaftVersionFeature, wire_field("struct")] = field(default_factory=KRaftVersionFeature)
+    k_raft_version_feature: Annotated[KRaftVersionFeature, wire_field("struct")] = field(
+        default_factory=KRaftVersionFeature
+    )
     """Levels of `kraft.version` that the voter supports. An upgrade requires that all voters support the new level."""
 
 
@@ -95,5 +96,7 @@ class UpdateRaftVoterResponse(Message):
     NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INCONSISTENT_CLUSTER_ID,
     CLUSTER_AUTHORIZATION_FAILED.
     """
-    current_leader: A[CurrentLeader, wire_field("struct", tagged="0+", tag=0)] = field(default_factory=CurrentLeader)
+    current_leader: Annotated[CurrentLeader, wire_field("struct", tagged="0+", tag=0)] = field(
+        default_factory=CurrentLeader
+    )
     """Leader that the receiver knows, also with an error."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -33,9 +32,9 @@ class VoteRequestPartitionData(Message):
     """
     replica_id: Int32 = 0
     """Node id of the candidate. A negative one is rejected with INVALID_REQUEST."""
-    replica_directory_id: A[bytes, wire_field("uuid", "1+", ignorable=True)] = ZERO_UUID
+    replica_directory_id: Annotated[bytes, wire_field("uuid", "1+", ignorable=True)] = ZERO_UUID
     """Directory id of the candidate, zero if unknown."""
-    voter_directory_id: A[bytes, wire_field("uuid", "1+", ignorable=True)] = ZERO_UUID
+    voter_directory_id: Annotated[bytes, wire_field("uuid", "1+", ignorable=True)] = ZERO_UUID
     """Directory id of the receiver, zero to leave it unchecked. If it does not match, the receiver answers
     INVALID_VOTER_KEY.
     """
@@ -47,7 +46,7 @@ class VoteRequestPartitionData(Message):
     """Offset after the last record in the log of the candidate. A vote is granted only if this log is not behind that
     of the receiver: first the epochs count, then the offsets.
     """
-    pre_vote: A[bool, wire_field("bool", "2+")] = False
+    pre_vote: Annotated[bool, wire_field("bool", "2+")] = False
     """True for a pre-vote: the receiver states how it would vote and stores no vote. The candidate raises its epoch
     only after a majority agrees, so that a node without contact to the leader does not disturb the quorum (KIP-996).
     """
@@ -58,7 +57,7 @@ class VoteRequestTopicData(Message):
 
     topic_name: String = ""
     """`__cluster_metadata`. Any other name is rejected with INVALID_REQUEST."""
-    partitions: A[list[VoteRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[VoteRequestPartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Partition of the metadata log, exactly one."""
 
 
@@ -72,12 +71,12 @@ class VoteRequest(Message):
     grants at most one vote in an epoch, and only to a candidate with a log that is at least as long. In version 2, a
     pre-vote finds out first if an election could succeed (KIP-996).
     """
-    cluster_id: A[str | None, wire_field("string", nullable="0+")] = None
+    cluster_id: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Id of the cluster, null to leave it unchecked. Another one is rejected with INCONSISTENT_CLUSTER_ID."""
-    voter_id: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    voter_id: Annotated[int, wire_field("int32", "1+", ignorable=True)] = -1
     """Node id of the receiver, -1 to leave it unchecked. If it does not match, the receiver answers INVALID_VOTER_KEY.
     """
-    topics: A[list[VoteRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[VoteRequestTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Metadata log, exactly one topic."""
 
 
@@ -105,18 +104,18 @@ class VoteResponseTopicData(Message):
 
     topic_name: String = ""
     """`__cluster_metadata`."""
-    partitions: A[list[VoteResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[VoteResponsePartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Partition of the metadata log."""
 
 
 class NodeEndpoint(Message):
     """Node id and address of the quorum leader that a Vote response names."""
 
-    node_id: A[int, wire_field("int32", "1+")] = 0
+    node_id: Annotated[int, wire_field("int32", "1+")] = 0
     """Node id of the leader."""
-    host: A[str, wire_field("string", "1+")] = ""
+    host: Annotated[str, wire_field("string", "1+")] = ""
     """Host name or address of the listener that the request came in on."""
-    port: A[int, wire_field("uint16", "1+")] = 0
+    port: Annotated[int, wire_field("uint16", "1+")] = 0
     """Port of that listener."""
 
 
@@ -128,9 +127,9 @@ class VoteResponse(Message):
     """Error of the whole request: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST or CLUSTER_AUTHORIZATION_FAILED. 0 if the
     partition has its own.
     """
-    topics: A[list[VoteResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[VoteResponseTopicData], wire_field("[]struct")] = field(default_factory=list)
     """Metadata log with the vote. Empty with an error of the whole request."""
-    node_endpoints: A[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
+    node_endpoints: Annotated[list[NodeEndpoint], wire_field("[]struct", "1+", tagged="1+", tag=0)] = field(
         default_factory=list
     )
     """Address of the leader in the response, if the receiver knows it."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -55,11 +54,11 @@ class PartitionData(Message):
     """
     start_offset: Int64 = 0
     """New share-partition start offset, -1 to keep the stored one. State below it is removed."""
-    delivery_complete_count: A[int, wire_field("int32", "1+", ignorable=True)] = -1
+    delivery_complete_count: Annotated[int, wire_field("int32", "1+", ignorable=True)] = -1
     """Number of records from the start offset on that are acknowledged or archived, for the lag of the group. -1 if
     unknown.
     """
-    state_batches: A[list[StateBatch], wire_field("[]struct")] = field(default_factory=list)
+    state_batches: Annotated[list[StateBatch], wire_field("[]struct")] = field(default_factory=list)
     """Ranges of records that changed. Ottla rejects more than 10,000 with INVALID_REQUEST; Kafka has no limit."""
 
 
@@ -68,7 +67,7 @@ class WriteStateData(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionData], wire_field("[]struct")] = field(default_factory=list)
     """Partitions with their changed state."""
 
 
@@ -83,7 +82,7 @@ class WriteShareGroupStateRequest(Message):
     """
     group_id: String = ""
     """Id of the share group."""
-    topics: A[list[WriteStateData], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[WriteStateData], wire_field("[]struct")] = field(default_factory=list)
     """Topics with partitions and the state to store for each."""
 
 
@@ -97,7 +96,7 @@ class PartitionResult(Message):
     NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and COORDINATOR_LOAD_IN_PROGRESS: retry. Else UNKNOWN_TOPIC_OR_PARTITION,
     or INVALID_REQUEST if there is no state.
     """
-    error_message: A[str | None, wire_field("string", nullable="0+")] = None
+    error_message: Annotated[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
 
 
@@ -106,7 +105,7 @@ class WriteStateResult(Message):
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
-    partitions: A[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[PartitionResult], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -114,5 +113,5 @@ class WriteShareGroupStateResponse(Message):
     """Response to WriteShareGroupState: an error code for each share-partition."""
 
     SPEC: ClassVar[MessageSpec] = response(85, "0-1", "0+")
-    results: A[list[WriteStateResult], wire_field("[]struct")] = field(default_factory=list)
+    results: Annotated[list[WriteStateResult], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

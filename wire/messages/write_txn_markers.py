@@ -5,8 +5,7 @@ Sent by transaction coordinators to leaders, and by tools that abort a hanging t
 
 from __future__ import annotations
 
-from typing import Annotated as A
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import field
 
@@ -31,7 +30,7 @@ class WritableTxnMarkerTopic(Message):
     """Topic name. For `__consumer_offsets`, the group coordinator writes the marker, and applies or drops the offsets
     of the transaction.
     """
-    partition_indexes: A[list[int], wire_field("[]int32")] = field(default_factory=list)
+    partition_indexes: Annotated[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Indexes of the partitions that the receiver leads."""
 
 
@@ -46,13 +45,13 @@ class WritableTxnMarker(Message):
     """
     transaction_result: Bool = False
     """True to commit, false to abort."""
-    topics: A[list[WritableTxnMarkerTopic], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[WritableTxnMarkerTopic], wire_field("[]struct")] = field(default_factory=list)
     """Partitions to write the marker to."""
     coordinator_epoch: Int32 = 0
     """Leader epoch of the coordinator in `__transaction_state`. A lower one than that of the last marker is rejected
     with TRANSACTION_COORDINATOR_FENCED.
     """
-    transaction_version: A[int, wire_field("int8", "2+", ignorable=True)] = 0
+    transaction_version: Annotated[int, wire_field("int8", "2+", ignorable=True)] = 0
     """Transaction version of the transaction. With 2, a marker needs a higher epoch than the records, so that a late
     marker does not end the next transaction; with 0 and 1 an equal one is accepted.
     """
@@ -69,7 +68,7 @@ class WriteTxnMarkersRequest(Message):
     control record; readers with `isolation.level=read_committed` go on from there. The coordinator retries until every
     partition has its marker.
     """
-    markers: A[list[WritableTxnMarker], wire_field("[]struct")] = field(default_factory=list)
+    markers: Annotated[list[WritableTxnMarker], wire_field("[]struct")] = field(default_factory=list)
     """Markers to write, a control batch for each partition."""
 
 
@@ -90,7 +89,7 @@ class WritableTxnMarkerTopicResult(Message):
 
     name: String = ""
     """Topic name from the request."""
-    partitions: A[list[WritableTxnMarkerPartitionResult], wire_field("[]struct")] = field(default_factory=list)
+    partitions: Annotated[list[WritableTxnMarkerPartitionResult], wire_field("[]struct")] = field(default_factory=list)
     """Results of the partitions."""
 
 
@@ -99,7 +98,7 @@ class WritableTxnMarkerResult(Message):
 
     producer_id: Int64 = 0
     """Producer id from the request. Several markers of a producer have one result."""
-    topics: A[list[WritableTxnMarkerTopicResult], wire_field("[]struct")] = field(default_factory=list)
+    topics: Annotated[list[WritableTxnMarkerTopicResult], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""
 
 
@@ -107,5 +106,5 @@ class WriteTxnMarkersResponse(Message):
     """Response to WriteTxnMarkers, sent when the marker of each partition is committed or has failed."""
 
     SPEC: ClassVar[MessageSpec] = response(27, "1-2", "1+")
-    markers: A[list[WritableTxnMarkerResult], wire_field("[]struct")] = field(default_factory=list)
+    markers: Annotated[list[WritableTxnMarkerResult], wire_field("[]struct")] = field(default_factory=list)
     """Results, one for each producer id."""

@@ -6,8 +6,7 @@ import random
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies
 
 from ottla.wire.api_keys import ApiKey, request_class, response_class
 from ottla.wire.codec import compiler, interpreter
@@ -28,7 +27,7 @@ ALL = [
 
 
 @settings(max_examples=1500, deadline=None)
-@given(which=st.sampled_from(ALL), seed=st.integers(0, 2**32))
+@given(which=strategies.sampled_from(ALL), seed=strategies.integers(0, 2**32))
 def test_compiled_codecs_random_messages_equal_interpreter(which: tuple[type[Message], int], seed: int) -> None:
     cls, version = which
     message = random_message(random.Random(seed), cls, version)

@@ -8,8 +8,7 @@ import tracemalloc
 import zlib
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies
 
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch import compression, legacy_records
@@ -33,14 +32,14 @@ from ottla.wire.record_batch.records import (
     iterate_records,
 )
 
-blobs = st.none() | st.binary(max_size=40)
-new_records = st.lists(
-    st.builds(
+blobs = strategies.none() | strategies.binary(max_size=40)
+new_records = strategies.lists(
+    strategies.builds(
         NewRecord,
         blobs,
         blobs,
-        st.integers(-1, 2**50),
-        st.lists(st.tuples(st.text(max_size=5), blobs), max_size=3).map(tuple),
+        strategies.integers(-1, 2**50),
+        strategies.lists(strategies.tuples(strategies.text(max_size=5), blobs), max_size=3).map(tuple),
     ),
     min_size=1,
     max_size=8,
@@ -48,7 +47,7 @@ new_records = st.lists(
 
 
 @settings(max_examples=200, deadline=None)
-@given(items=new_records, codec=st.sampled_from(list(CompressionType)), base=st.integers(0, 2**40))
+@given(items=new_records, codec=strategies.sampled_from(list(CompressionType)), base=strategies.integers(0, 2**40))
 def test_build_batch_random_records_survive_round_trip(
     items: list[NewRecord], codec: CompressionType, base: int
 ) -> None:
