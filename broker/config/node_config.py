@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ottla.broker.config import listener_config as at
+from ottla.broker.config import listener_config as listeners
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig, log_invalid_stored_value
 from ottla.broker.config.listener_config import ConfigException, ListenerAddress
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
@@ -159,12 +159,9 @@ class NodeConfig:
 
     def mark_joined_cluster(self) -> None:
         """Record that the quorum has other nodes: defaults of a single node no longer apply."""
-        (
-            self.has_joined_cluster,
-            self._standalone_defaults_cache,
-            self._dynamic_config,
-            self._effective_values_sources,
-        ) = True, None, None, ()
+        self.has_joined_cluster = True
+        self._standalone_defaults_cache = self._dynamic_config = None
+        self._effective_values_sources = ()
 
     def _standalone_defaults(self) -> Mapping[str, str]:
         """Return the defaults of a single node that differ from Kafka's, empty for a node of a larger cluster."""
@@ -175,31 +172,31 @@ class NodeConfig:
     @property
     def is_standalone(self) -> bool:
         """True if no settings or stored voters name other controllers: the node is a single-node cluster."""
-        return not self.has_joined_cluster and not at.refers_to_other_nodes(
+        return not self.has_joined_cluster and not listeners.refers_to_other_nodes(
             self.values, self.node_id, tuple(self.controller_listeners), self.host_name
         )
 
     @property
     def roles(self) -> frozenset[str]:
         """Roles of the node: ``broker``, ``controller``, or both."""
-        return at.parse_roles(self.values)
+        return listeners.parse_roles(self.values)
 
     @property
     def first_listener(self) -> tuple[str, int]:
         """Host and port of the first entry of ``listeners`` (on a broker: for clients); without one `host`, `port`."""
-        named = at.parse_listeners(self.values, at.LISTENERS)
-        names = at.controller_listener_names(self.values)
-        wanted = (x for x in named if x.name not in names or at.BROKER_ROLE not in self.roles)
+        named = listeners.parse_listeners(self.values, listeners.LISTENERS)
+        names = listeners.controller_listener_names(self.values)
+        wanted = (x for x in named if x.name not in names or listeners.BROKER_ROLE not in self.roles)
         return next(((x.host, x.port) for x in wanted), (self.host, self.port))
 
     @property
     def client_listeners(self) -> list[ListenerAddress]:
         """Listeners for clients and brokers, with `host` and `port` for the first; empty for a controller-only node."""
-        if at.BROKER_ROLE not in self.roles:
+        if listeners.BROKER_ROLE not in self.roles:
             return []
-        names = at.controller_listener_names(self.values)
-        named = [x for x in at.parse_listeners(self.values, at.LISTENERS) if x.name not in names]
-        first = named[0] if named else ListenerAddress(at.DEFAULT_LISTENER, "", 0)
+        names = listeners.controller_listener_names(self.values)
+        named = [x for x in listeners.parse_listeners(self.values, listeners.LISTENERS) if x.name not in names]
+        first = named[0] if named else ListenerAddress(listeners.DEFAULT_LISTENER, "", 0)
         return [first._replace(host=self.host, port=self.port), *named[1:]]
 
     @property
@@ -209,48 +206,50 @@ class NodeConfig:
         If ``listeners`` has none, it is one with `host` and port 0: a free port is chosen once. Empty for a broker-only
         node.
         """
-        if at.CONTROLLER_ROLE not in self.roles:
+        if listeners.CONTROLLER_ROLE not in self.roles:
             return []
-        names = at.controller_listener_names(self.values)
-        named = [x for x in at.parse_listeners(self.values, at.LISTENERS) if x.name in names]
+        names = listeners.controller_listener_names(self.values)
+        named = [x for x in listeners.parse_listeners(self.values, listeners.LISTENERS) if x.name in names]
         return sorted(named, key=lambda x: names.index(x.name)) or [ListenerAddress(names[0], self.host, 0)]
 
     @property
     def inter_broker_listener(self) -> str:
         """Name of the listener for connections between brokers."""
-        named = self.values.get(at.INTER_BROKER_LISTENER, "").strip().upper()
+        named = self.values.get(listeners.INTER_BROKER_LISTENER, "").strip().upper()
         clients = [x.name for x in self.client_listeners]
         if named:
             return named
-        protocol = self.values.get(at.INTER_BROKER_PROTOCOL, at.DEFAULT_LISTENER).strip().upper()
+        protocol = self.values.get(listeners.INTER_BROKER_PROTOCOL, listeners.DEFAULT_LISTENER).strip().upper()
         return protocol if protocol in clients or not clients else clients[0]
 
     def security_protocol(self, listener: str) -> str:
         """Return the security protocol of a listener: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT``, ``SASL_SSL``."""
-        return at.parse_protocol_map(self.values).get(listener, at.DEFAULT_LISTENER)
+        return listeners.parse_protocol_map(self.values).get(listener, listeners.DEFAULT_LISTENER)
 
     def advertised_address(self, listener: str | None = None) -> tuple[str, int] | None:
         """Return the advertised address of a listener; without a name that of the first client listener.
 
         None if it is not configured, so that each client gets the address it connected to.
         """
-        if at.ADVERTISED_LISTENERS not in self.values:
+        if listeners.ADVERTISED_LISTENERS not in self.values:
             return None
-        names = at.controller_listener_names(self.values)
-        for found in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS):
+        names = listeners.controller_listener_names(self.values)
+        for found in listeners.parse_listeners(self.values, listeners.ADVERTISED_LISTENERS):
             if found.name == listener or (listener is None and found.name not in names):
                 return found.host, found.port
         return None
 
     def registered_listeners(self, ports: Mapping[str, int]) -> list[ListenerAddress]:
         """Return the listeners to register: the advertised ones; without any, all for clients with bound ``ports``."""
-        names = at.controller_listener_names(self.values)
-        advertised = [x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name not in names]
+        names = listeners.controller_listener_names(self.values)
+        advertised = [
+            x for x in listeners.parse_listeners(self.values, listeners.ADVERTISED_LISTENERS) if x.name not in names
+        ]
         return [self._reachable_address(x, ports.get(x.name, x.port)) for x in advertised or self.client_listeners]
 
     def _reachable_address(self, address: ListenerAddress, bound: int) -> ListenerAddress:
         """Return an address reachable by other nodes: host name for the wildcard address, bound port for port 0."""
-        host = self.host_name if address.host in at.ANY_HOST else address.host
+        host = self.host_name if address.host in listeners.ANY_HOST else address.host
         return address._replace(host=host, port=address.port or bound)
 
     def quorum_config(self, *ports: int, kept: Sequence[ListenerEndpoint] = ()) -> QuorumConfig:
@@ -260,14 +259,14 @@ class NodeConfig:
         """
         values = self.values
         times = {field: self.number(f"controller.quorum.{name}.ms") for field, name in _QUORUM_TIMEOUTS.items()}
-        listener = at.controller_listener_names(values)[0]
+        listener = listeners.controller_listener_names(values)[0]
         return QuorumConfig(
             listener,
             tuple(self._controller_endpoint(x, p, kept) for x, p in zip(self.controller_listeners, ports, strict=True)),
-            tuple((v.id, ListenerEndpoint(listener, v.host, v.port)) for v in at.parse_voters(values)),
-            at.parse_bootstrap_servers(values),
+            tuple((v.id, ListenerEndpoint(listener, v.host, v.port)) for v in listeners.parse_voters(values)),
+            listeners.parse_bootstrap_servers(values),
             QuorumTimeouts(**times, fetch_bytes=self.number("controller.quorum.fetch.max.bytes")),
-            self.flag(at.AUTO_JOIN),
+            self.flag(listeners.AUTO_JOIN),
         )
 
     def _controller_endpoint(
@@ -276,16 +275,17 @@ class NodeConfig:
         """Return a controller endpoint: in ``kept``, else advertised or bound; for a wildcard the voter's (R-241)."""
         if bound.port == 0:
             for before in kept:
-                if (before.name, before.port) == (bound.name, port) and at.is_same_host(before.host, bound.host):
+                if (before.name, before.port) == (bound.name, port) and listeners.is_same_host(before.host, bound.host):
                     return before
         advertised = next(
-            (x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name == bound.name), bound
+            (x for x in listeners.parse_listeners(self.values, listeners.ADVERTISED_LISTENERS) if x.name == bound.name),
+            bound,
         )
-        own = next((v for v in at.parse_voters(self.values) if v.id == self.node_id), None)
+        own = next((v for v in listeners.parse_voters(self.values) if v.id == self.node_id), None)
         if (
-            advertised.host in at.ANY_HOST
+            advertised.host in listeners.ANY_HOST
             and own is not None
-            and bound.name == at.controller_listener_names(self.values)[0]
+            and bound.name == listeners.controller_listener_names(self.values)[0]
         ):
             return ListenerEndpoint(bound.name, own.host, own.port)
         reachable = self._reachable_address(advertised, port)

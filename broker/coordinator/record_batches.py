@@ -27,9 +27,9 @@ from ottla.wire.codec.lazy_array import ELEMENTS_PER_YIELD
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader
 from ottla.wire.record_batch.control_record import ControlRecordType, build_end_transaction_batch, iterate_end_markers
+from ottla.wire.record_batch.records import NewRecord, Record, build_batch, iterate_records
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
@@ -146,16 +146,16 @@ def _plain_batches(
             for index, record in enumerate(part):
                 machine.replay(offset + index, record)
 
-        return CoordinatorBatch(bytearray(r.build_batch(raw, base_sequence=serde.base_sequence)), replay)
+        return CoordinatorBatch(bytearray(build_batch(raw, base_sequence=serde.base_sequence)), replay)
 
-    raw: list[r.NewRecord] = []
+    raw: list[NewRecord] = []
     begin, size = 0, HEADER_BYTES
     for number, (key, value) in enumerate(encoded):
         more = MAX_RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
         if raw and size + more > limit_bytes:
             yield batch(records[begin:number])
             begin, size, raw = number, HEADER_BYTES, []
-        raw.append(r.NewRecord(key, value, now_ms))
+        raw.append(NewRecord(key, value, now_ms))
         size += more
     yield batch(records[begin:])
 
@@ -174,8 +174,8 @@ def _transactional_batch(
         for index, record in enumerate(records):
             machine.replay_pending(offset + index, txn.producer_id, record)
 
-    raw = r.build_batch(
-        [r.NewRecord(*pair, now_ms) for pair in encoded],
+    raw = build_batch(
+        [NewRecord(*pair, now_ms) for pair in encoded],
         attributes=TRANSACTIONAL_BIT,
         producer_id=txn.producer_id,
         producer_epoch=txn.epoch,
@@ -217,7 +217,7 @@ def replay_batch(
         pending = machine.replay_pending
         replay = lambda offset, record: pending(offset, header.producer_id, record)  # noqa: E731
     first, next_offset = header.base_offset, header.next_offset
-    for record in r.iterate_records(raw, header, limit=limit_bytes, skips_headers=True):
+    for record in iterate_records(raw, header, limit=limit_bytes, skips_headers=True):
         if header.magic > 1 and not first <= record.offset < next_offset:
             raise WireError(f"invalid record offset: {record.offset} (its batch has {first} to {next_offset - 1})")
         if len(record.value or b"") < LARGE_VALUE_BYTES:
@@ -244,7 +244,7 @@ def decode_job(cls: type[M], version: int, raw: bytes) -> Generator[None, None, 
 
 
 def _replay_job(
-    machine: StateMachine[R], serde: Serde[R], record: r.Record, replay: Callable[[int, R], None]
+    machine: StateMachine[R], serde: Serde[R], record: Record, replay: Callable[[int, R], None]
 ) -> Iterator[int]:
     """Decode and replay a record with a large value; yield the work of each step in bytes.
 

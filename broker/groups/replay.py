@@ -31,9 +31,7 @@ from ottla.broker.groups.streams import records as streams_records
 from ottla.broker.groups.streams.streams_group import EMPTY_TASKS_WITH_EPOCHS, StreamsGroup, StreamsGroupMember
 from ottla.broker.groups.streams.topology import StreamsTopology
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import consumer_group_records as c
-from ottla.wire.messages import share_group_records as s
-from ottla.wire.messages import streams_group_records as t
+from ottla.wire.messages import consumer_group_records, share_group_records, streams_group_records
 
 Group = AssignedGroup[Any, Any]
 
@@ -143,7 +141,7 @@ def _regular_expression(kind: GroupType, group: ConsumerGroup, key: Any, value: 
 
 
 def _state_partition_metadata(kind: GroupType, group: ShareGroup, key: Any, value: Any) -> Iterator[None]:
-    rows = s.ShareGroupStatePartitionMetadataValue() if value is None else value
+    rows = share_group_records.ShareGroupStatePartitionMetadataValue() if value is None else value
     initializing = yield from share_records.read_partitions_info(rows.initializing_topics)
     initialized = yield from share_records.read_partitions_info(rows.initialized_topics)
     group.initializing, group.initialized = initializing, initialized
@@ -160,25 +158,25 @@ def _topology(kind: GroupType, group: StreamsGroup, key: Any, value: Any) -> Ite
 Replay = Callable[[GroupType, Any, Any, Any], Iterator[None]]
 """Replays one record. Its arguments are the group type, the group, and the record's key and value."""
 REPLAYS: dict[type[Message], tuple[GroupType, Replay]] = {
-    c.ConsumerGroupMetadataKey: (CONSUMER, _epoch),
-    c.ConsumerGroupPartitionMetadataKey: (CONSUMER, _partition_metadata),
-    c.ConsumerGroupMemberMetadataKey: (CONSUMER, _member),
-    c.ConsumerGroupTargetAssignmentMetadataKey: (CONSUMER, _target_assignment_metadata),
-    c.ConsumerGroupTargetAssignmentMemberKey: (CONSUMER, _target_assignment),
-    c.ConsumerGroupCurrentMemberAssignmentKey: (CONSUMER, _current_assignment),
-    c.ConsumerGroupRegularExpressionKey: (CONSUMER, _regular_expression),
-    s.ShareGroupMemberMetadataKey: (SHARE, _member),
-    s.ShareGroupMetadataKey: (SHARE, _epoch),
-    s.ShareGroupTargetAssignmentMetadataKey: (SHARE, _target_assignment_metadata),
-    s.ShareGroupTargetAssignmentMemberKey: (SHARE, _target_assignment),
-    s.ShareGroupCurrentMemberAssignmentKey: (SHARE, _current_assignment),
-    s.ShareGroupStatePartitionMetadataKey: (SHARE, _state_partition_metadata),
-    t.StreamsGroupMetadataKey: (STREAMS, _streams_epoch),
-    t.StreamsGroupMemberMetadataKey: (STREAMS, _member),
-    t.StreamsGroupTargetAssignmentMetadataKey: (STREAMS, _target_assignment_metadata),
-    t.StreamsGroupTargetAssignmentMemberKey: (STREAMS, _target_assignment),
-    t.StreamsGroupCurrentMemberAssignmentKey: (STREAMS, _current_assignment),
-    t.StreamsGroupTopologyKey: (STREAMS, _topology),
+    consumer_group_records.ConsumerGroupMetadataKey: (CONSUMER, _epoch),
+    consumer_group_records.ConsumerGroupPartitionMetadataKey: (CONSUMER, _partition_metadata),
+    consumer_group_records.ConsumerGroupMemberMetadataKey: (CONSUMER, _member),
+    consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey: (CONSUMER, _target_assignment_metadata),
+    consumer_group_records.ConsumerGroupTargetAssignmentMemberKey: (CONSUMER, _target_assignment),
+    consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey: (CONSUMER, _current_assignment),
+    consumer_group_records.ConsumerGroupRegularExpressionKey: (CONSUMER, _regular_expression),
+    share_group_records.ShareGroupMemberMetadataKey: (SHARE, _member),
+    share_group_records.ShareGroupMetadataKey: (SHARE, _epoch),
+    share_group_records.ShareGroupTargetAssignmentMetadataKey: (SHARE, _target_assignment_metadata),
+    share_group_records.ShareGroupTargetAssignmentMemberKey: (SHARE, _target_assignment),
+    share_group_records.ShareGroupCurrentMemberAssignmentKey: (SHARE, _current_assignment),
+    share_group_records.ShareGroupStatePartitionMetadataKey: (SHARE, _state_partition_metadata),
+    streams_group_records.StreamsGroupMetadataKey: (STREAMS, _streams_epoch),
+    streams_group_records.StreamsGroupMemberMetadataKey: (STREAMS, _member),
+    streams_group_records.StreamsGroupTargetAssignmentMetadataKey: (STREAMS, _target_assignment_metadata),
+    streams_group_records.StreamsGroupTargetAssignmentMemberKey: (STREAMS, _target_assignment),
+    streams_group_records.StreamsGroupCurrentMemberAssignmentKey: (STREAMS, _current_assignment),
+    streams_group_records.StreamsGroupTopologyKey: (STREAMS, _topology),
 }
 
 

@@ -31,7 +31,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.state_machine import RequestReply, ScheduleTimer, TransactionCompletion
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat, join_group, leave_group, offset_records, sync_group
-from ottla.wire.messages import heartbeat as hb
+from ottla.wire.messages.heartbeat import HeartbeatRequest
 
 if TYPE_CHECKING:
     from ottla.broker.groups.assigned_groups import AssignedGroups
@@ -295,7 +295,7 @@ class GroupStateMachine:
                 return self.classic_groups.join(call, now_ms)
             case sync_group.SyncGroupRequest():
                 return self.classic_groups.sync(call, now_ms)
-            case hb.HeartbeatRequest():
+            case HeartbeatRequest():
                 return self.classic_groups.heartbeat(call, now_ms)
             case leave_group.LeaveGroupRequest():
                 return self.classic_groups.leave(call, now_ms)

@@ -26,8 +26,8 @@ from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import fetch, produce
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.legacy_records import iterate_any_batches
+from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_records
 
 logger = logging.getLogger("ottla.tiered")
 LATEST, EARLIEST = -1, -2
@@ -108,7 +108,7 @@ class MetadataTopicClient:
         Raises:
             ProtocolError, OSError, WireError: It is not known to be committed.
         """
-        batch = r.build_batch([r.NewRecord(None, value, timestamp_ms=self._env.now_ms())])
+        batch = build_batch([NewRecord(None, value, timestamp_ms=self._env.now_ms())])
         leader = self.leader_of(partition)
         if leader == self._node_id:
             return await self._append_locally(partition, bytearray(batch))
@@ -277,7 +277,7 @@ def _decode_job(partition: int, raw: Buffer, at: int) -> Job[MetadataBatches]:
         if header.is_control:
             continue
         try:
-            for number, record in enumerate(r.iterate_records(raw, header, pos, MAX_BATCH_BYTES), 1):
+            for number, record in enumerate(iterate_records(raw, header, pos, MAX_BATCH_BYTES), 1):
                 if record.offset >= at:
                     out.append((record.offset, record.value))
                 if number % RECORDS_PER_YIELD == 0:

@@ -18,7 +18,7 @@ from ottla.jobs.state_machine import CancelTimer, Effects, RequestReply, Schedul
 from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 Pair = tuple[str, str | None]
 E = ErrorCode
@@ -191,7 +191,7 @@ class RegisterRuntime:
     def write(self, *keys: bytes | None, value: bytes | None = b"v") -> None:
         """Append records as another writer, one batch for each."""
         for key in keys:
-            batch = r.build_batch([r.NewRecord(key, value, 1)])
+            batch = records.build_batch([records.NewRecord(key, value, 1)])
             self.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
 
 

@@ -18,8 +18,8 @@ from ottla.broker.share_state.share_group_offsets import ShareGroupOffset, Share
 from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual, start, topic_id_of
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import share_fetch as f
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages import share_fetch
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 T = topic_id_of("t")
 
@@ -83,7 +83,7 @@ class ShareGroupNode:
         )
         return await resolve(start(answer, self.step_ms))
 
-    async def fetch(self, epoch: int, *partitions: int, **fields: Any) -> f.ShareFetchResponse:
+    async def fetch(self, epoch: int, *partitions: int, **fields: Any) -> share_fetch.ShareFetchResponse:
         """Send a ShareFetch of member "m" of group "g"."""
         limits: dict[str, Any] = {
             "max_wait_ms": 0,
@@ -92,11 +92,11 @@ class ShareGroupNode:
             "max_records": 500,
             "batch_size": 500,
         }
-        parts = [f.FetchPartition(number) for number in partitions]
-        topics = [f.FetchTopic(T, parts)] if parts else []
-        answer: f.ShareFetchResponse = await self.ask(
+        parts = [share_fetch.FetchPartition(number) for number in partitions]
+        topics = [share_fetch.FetchTopic(T, parts)] if parts else []
+        answer: share_fetch.ShareFetchResponse = await self.ask(
             ApiKey.SHARE_FETCH,
-            f.ShareFetchRequest(
+            share_fetch.ShareFetchRequest(
                 group_id="g", member_id="m", share_session_epoch=epoch, topics=topics, **limits | fields
             ),
         )
@@ -104,7 +104,7 @@ class ShareGroupNode:
 
     def produce(self, partition: int, records: int = 5) -> None:
         replica = self.fixture.hosted.replicas["t", partition]
-        raw = r.build_batch([r.NewRecord(b"k", b"v", 0)] * records)
+        raw = build_batch([NewRecord(b"k", b"v", 0)] * records)
         replica.append(bytearray(raw), 0, AppendOrigin.CLIENT)
         replica.log.set_high_watermark(replica.log.log_end_offset)
         self.fixture.services.purgatory.check_and_complete(("fetch", "t", partition))

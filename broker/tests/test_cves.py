@@ -30,8 +30,8 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import consumer_group_describe
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import produce as p
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.record_batch.compression import CompressionType, compress
 
 PRINCIPAL = "User:ANONYMOUS"
@@ -107,7 +107,7 @@ SECRET_KEYS = [name for name, key in BROKER_KEYS.items() if key.type == "PASSWOR
 
 def logged_by(fixture: HandlerFixture, broker: str) -> bytes:
     """Return the encoded description of a broker's configs."""
-    request = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, broker)], True, True)
+    request = DescribeConfigsRequest([DescribeConfigsResource(4, broker)], True, True)
     answer = run_virtual(
         partial(resolve, describe_configs.handle(fixture.context(ApiKey.DESCRIBE_CONFIGS, 4), request))
     )
@@ -198,20 +198,18 @@ def test_produced_bytes_never_reach_another_partition(monkeypatch: pytest.Monkey
     )
     line.most_bytes = most
 
-    async def keep(row: p.TopicProduceData) -> p.ProduceResponse:
+    async def keep(row: TopicProduceData) -> ProduceResponse:
         part = row.partition_data[0]
         await trio.sleep(part.index % 3)
         assert part.records is not None
         kept.append((row.name, part.index, bytes(part.records)))
-        return p.ProduceResponse()
+        return ProduceResponse()
 
     fixture.serve(ApiKey.PRODUCE, lambda context, request: job_of(keep(request.topic_data[0])), 3, 9)
 
     def request_frame(number: int) -> bytes:
-        data = p.TopicProduceData(
-            f"topic-{number % 7}", partition_data=[p.PartitionProduceData(number, of_both(number))]
-        )
-        return frame(ApiKey.PRODUCE, 9, number, p.ProduceRequest(None, -1, 1000, [data]))
+        data = TopicProduceData(f"topic-{number % 7}", partition_data=[PartitionProduceData(number, of_both(number))])
+        return frame(ApiKey.PRODUCE, 9, number, ProduceRequest(None, -1, 1000, [data]))
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:

@@ -17,10 +17,10 @@ from ottla.broker.metadata.producer_id_manager import ProducerIdUnavailable
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.coordinator_runtime_fixture import FailingReplica
 from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual, start
-from ottla.broker.transactions import events as ev
-from ottla.broker.transactions import records as tr
+from ottla.broker.transactions import events
 from ottla.broker.transactions.coordinator import TOPIC, TransactionCoordinator, state_machine_of
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
+from ottla.broker.transactions.records import decode
 from ottla.broker.transactions.state_machine import TransactionStateMachine
 from ottla.broker.transactions.transaction_metadata import TransactionMetadata, TransactionState
 from ottla.log.log_config import LogConfig
@@ -33,7 +33,7 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import iterate_records
 
 E = ErrorCode
 FIRST_ID = 7_000
@@ -155,7 +155,7 @@ class TransactionCoordinatorNode:
         self, transactional_id: str = "x", expected: tuple[int, int] | None = None, timeout: int = 9_000
     ) -> PendingBrokerRequest:
         return self.transactions.submit(
-            transactional_id, lambda own: ev.InitProducerId(own, transactional_id, timeout, expected)
+            transactional_id, lambda own: events.InitProducerId(own, transactional_id, timeout, expected)
         )
 
     def add(
@@ -163,20 +163,20 @@ class TransactionCoordinatorNode:
     ) -> PendingBrokerRequest:
         parts = frozenset(("t", number) for number in numbers)
         return self.transactions.submit(
-            transactional_id, lambda own: ev.AddPartitions(own, transactional_id, *client, parts, version)
+            transactional_id, lambda own: events.AddPartitions(own, transactional_id, *client, parts, version)
         )
 
     def verify(self, client: tuple[int, int], *numbers: int, transactional_id: str = "x") -> PendingBrokerRequest:
         parts = frozenset(("t", number) for number in numbers)
         return self.transactions.submit(
-            transactional_id, lambda own: ev.VerifyPartitions(own, transactional_id, *client, parts)
+            transactional_id, lambda own: events.VerifyPartitions(own, transactional_id, *client, parts)
         )
 
     def end(
         self, client: tuple[int, int], *, commits: bool, bumps: bool = True, transactional_id: str = "x"
     ) -> PendingBrokerRequest:
         return self.transactions.submit(
-            transactional_id, lambda own: ev.EndTransaction(own, transactional_id, *client, commits, bumps)
+            transactional_id, lambda own: events.EndTransaction(own, transactional_id, *client, commits, bumps)
         )
 
     def api(self, key: ApiKey, version: int, request: Any) -> Any:
@@ -220,8 +220,8 @@ def states(node: TransactionCoordinatorNode) -> list[tuple[str, TransactionState
     """Return the records of the log: id, state (None for a tombstone), epoch."""
     out = []
     for header, raw in node.replica.log.segments.batches(0):
-        for record in r.iterate_records(raw, header):
-            found = tr.decode(record.key, record.value)
+        for record in iterate_records(raw, header):
+            found = decode(record.key, record.value)
             assert found is not None
             txn = found.transaction
             out.append((found.transactional_id, *((txn.state, txn.producer_epoch) if txn else (None, -1))))

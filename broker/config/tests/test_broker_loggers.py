@@ -19,8 +19,14 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import encode_request, parse_request
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NOT_SUPPORTED = "as it is not a supported log level. Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
@@ -37,8 +43,8 @@ def levels_are_restored() -> Iterator[None]:
         logging.getLogger(name).setLevel(level)
 
 
-def changes(*rows: tuple[str, int, str | None], kind: int = 8, name: str = "1") -> ia.AlterConfigsResource:
-    return ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(*row) for row in rows])
+def changes(*rows: tuple[str, int, str | None], kind: int = 8, name: str = "1") -> AlterConfigsResource:
+    return AlterConfigsResource(kind, name, [AlterableConfig(*row) for row in rows])
 
 
 class LoggerClient(RequestContext):
@@ -56,22 +62,22 @@ class LoggerNode(HandlerFixture):
 
     def __init__(self) -> None:
         super().__init__()
-        self.forwarded: list[ia.AlterConfigsResource] = []
+        self.forwarded: list[AlterConfigsResource] = []
         self.services.controller_forwarder = SimpleNamespace(forward=self._forward)
         self.rights = {AclOperation.ALTER_CONFIGS, AclOperation.CLUSTER_ACTION}
 
     async def _forward(self, context: Any, request: Any) -> Any:
         sent = parse_request(memoryview(context.frame))
-        in_frame, _ = compiler.decode(ia.IncrementalAlterConfigsRequest, 1, sent.frame, sent.body_position)
-        assert in_frame == ia.IncrementalAlterConfigsRequest(list(request.resources), request.validate_only)
+        in_frame, _ = compiler.decode(IncrementalAlterConfigsRequest, 1, sent.frame, sent.body_position)
+        assert in_frame == IncrementalAlterConfigsRequest(list(request.resources), request.validate_only)
         self.forwarded += request.resources
-        rows = [ia.AlterConfigsResourceResponse(41, None, x.resource_type, x.resource_name) for x in request.resources]
-        return ia.IncrementalAlterConfigsResponse(responses=rows)
+        rows = [AlterConfigsResourceResponse(41, None, x.resource_type, x.resource_name) for x in request.resources]
+        return IncrementalAlterConfigsResponse(responses=rows)
 
-    def alter(self, *resources: ia.AlterConfigsResource, handler: Any = None, validate_only: bool = False) -> Any:
+    def alter(self, *resources: AlterConfigsResource, handler: Any = None, validate_only: bool = False) -> Any:
         async def run() -> Any:
             self.services.rights = self.rights
-            request = ia.IncrementalAlterConfigsRequest(list(resources), validate_only)
+            request = IncrementalAlterConfigsRequest(list(resources), validate_only)
             made = self.context(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
             context = LoggerClient(**{field: getattr(made, field) for field in RequestContext.__dataclass_fields__})
             context.frame = encode_request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 5, "client", request)[4:]
@@ -81,9 +87,9 @@ class LoggerNode(HandlerFixture):
 
     def described(self, name: str = "1", keys: list[str] | None = None) -> Any:
         async def run() -> Any:
-            resource = dc.DescribeConfigsResource(8, name, keys)
+            resource = DescribeConfigsResource(8, name, keys)
             context = self.context(ApiKey.DESCRIBE_CONFIGS, 4)
-            return await resolve(describe_configs.handle(context, dc.DescribeConfigsRequest([resource], True, True)))
+            return await resolve(describe_configs.handle(context, DescribeConfigsRequest([resource], True, True)))
 
         return as_decoded(run_virtual(run), 4).results[0]
 

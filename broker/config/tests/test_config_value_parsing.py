@@ -38,8 +38,12 @@ from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.controller.partitions.leader_and_isr_updates import topic_change_rules
 from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import metadata_records
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
 from ottla.wire.record_batch.compression import CompressionType
 
 KEYS = {**TOPIC_KEYS, **OWN_TOPIC_KEYS}
@@ -187,12 +191,12 @@ def test_canonical_value_of_unknown_key_is_unchanged() -> None:
     assert canonical_value(None, " A, b ") == " A, b "
 
 
-def rows_of(fixture: HandlerFixture, kind: int, name: str, *keys: str) -> list[dc.DescribeConfigsResourceResult]:
-    request = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(kind, name, list(keys) or None)], True)
+def rows_of(fixture: HandlerFixture, kind: int, name: str, *keys: str) -> list[DescribeConfigsResourceResult]:
+    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, list(keys) or None)], True)
     answer = run_virtual(
         partial(resolve, describe_configs.handle(fixture.context(ApiKey.DESCRIBE_CONFIGS, 4), request))
     )
-    configs: list[dc.DescribeConfigsResourceResult] = as_decoded(answer, 4).results[0].configs
+    configs: list[DescribeConfigsResourceResult] = as_decoded(answer, 4).results[0].configs
     return configs
 
 

@@ -15,8 +15,8 @@ from ottla.wire.codec import compiler
 from ottla.wire.codec.lazy_array import ELEMENTS_PER_YIELD
 from ottla.wire.errors import WireError
 from ottla.wire.messages import consumer_group_records, offset_records, share_state_records
-from ottla.wire.messages import transaction_records as t
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ottla.wire.record_batch import records as wire_records
 from ottla.wire.record_batch.batch_header import parse_header
 
 GROUPS: Any = record_batches.Serde(group_records.encode, group_records.decode, group_records.form)
@@ -44,7 +44,7 @@ def raw(kind: int, key: Any, version: int, value: Any) -> tuple[bytes, bytes]:
 
 def replayed(serde: Any, key: bytes, value: bytes, headers: Any = ()) -> tuple[list[Any], list[int]]:
     """Replay a record; return the records that the state machine received, and the work of each step."""
-    batch, log = r.build_batch([r.NewRecord(key, value, headers=headers)]), RecordedStateMachine()
+    batch, log = wire_records.build_batch([wire_records.NewRecord(key, value, headers=headers)]), RecordedStateMachine()
     steps = list(record_batches.replay_batch(log, serde, parse_header(batch), batch))  # type: ignore[arg-type]
     return log.records, steps
 
@@ -83,13 +83,13 @@ LARGE = {
         TRANSACTIONS,
         raw(
             0,
-            t.TransactionLogKey("x"),
+            TransactionLogKey("x"),
             1,
-            t.TransactionLogValue(
+            TransactionLogValue(
                 producer_id=1,
                 producer_epoch=1,
                 transaction_status=1,
-                transaction_partitions=[t.PartitionsSchema(f"t-{n}", [n]) for n in range(MANY)],
+                transaction_partitions=[PartitionsSchema(f"t-{n}", [n]) for n in range(MANY)],
             ),
         ),
     ),
@@ -179,5 +179,5 @@ def test_record_headers_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None
     def read(*_: Any) -> Any:
         raise AssertionError("a record of a megabyte may have half a million headers")
 
-    monkeypatch.setattr(r, "_headers", read)
+    monkeypatch.setattr(wire_records, "_headers", read)
     assert replayed(GROUPS, key, value, (("h", None),) * 9)[0] == [GROUPS.decode(key, value)]

@@ -27,7 +27,7 @@ from ottla.broker.tests.coordinator_runtime_fixture import (
 )
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.log.log_validator import AppendOrigin
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 # ---------------------------------------------------------------------- leadership
 
@@ -191,8 +191,8 @@ def test_load_yields_to_event_loop_between_slices(sizes: tuple[int, int], monkey
     monkeypatch.setattr(runtime, "REPLAY_SLICE_BYTES", 1000)
     fixture = RegisterRuntime(followed=False)
     key, value = sizes
-    records = [r.NewRecord(b"%d" % n + b"k" * key, bytes(value), 1) for n in range(100, 200)]
-    fixture.replica.append(bytearray(r.build_batch(records)), 1, AppendOrigin.COORDINATOR)
+    records = [NewRecord(b"%d" % n + b"k" * key, bytes(value), 1) for n in range(100, 200)]
+    fixture.replica.append(bytearray(build_batch(records)), 1, AppendOrigin.COORDINATOR)
     fixture.write(*(b"one%d" % n for n in range(100)))
     start_leading(fixture)
     seen: list[int] = []

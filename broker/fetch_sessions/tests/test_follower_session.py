@@ -20,7 +20,14 @@ from ottla.controller.metadata.image import PartitionRegistration
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
 
 ISR = PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 3, 0)
 SIZE = len(make_batch(0))
@@ -56,17 +63,17 @@ class FollowerSessionNode(HandlerFixture):
 
     async def fetch(
         self, offsets: dict[int, int], forgotten: tuple[int, ...] = (), wait: int = 0, epoch: int = 3, broker: int = 2
-    ) -> f.FetchResponse:
+    ) -> FetchResponse:
         """Fetch as broker 2, another broker, or a consumer (-1), with these changed offsets."""
-        parts = [f.FetchPartition(n, epoch, offset, -1, 0, 1 << 20) for n, offset in offsets.items()]
-        request = f.FetchRequest(
-            replica_state=f.ReplicaState(broker, -1),
+        parts = [FetchPartition(n, epoch, offset, -1, 0, 1 << 20) for n, offset in offsets.items()]
+        request = FetchRequest(
+            replica_state=ReplicaState(broker, -1),
             max_wait_ms=wait,
             min_bytes=1,
             session_id=self.session,
             session_epoch=self.epoch,
-            topics=[f.FetchTopic("", topic_id_of("t"), parts)],
-            forgotten_topics_data=[f.ForgottenTopic("", topic_id_of("t"), list(forgotten))] if forgotten else [],
+            topics=[FetchTopic("", topic_id_of("t"), parts)],
+            forgotten_topics_data=[ForgottenTopic("", topic_id_of("t"), list(forgotten))] if forgotten else [],
         )
         self.looked.clear()
         answer: Any = await resolve(fetch.handle(self.context(ApiKey.FETCH, 17), request))

@@ -17,8 +17,8 @@ from ottla.broker.groups.classic.pending_member_ids import PendingMemberIds
 from ottla.broker.groups.classic.rebalance import GroupEffects, GroupSettings, LeaderAssignment
 from ottla.jobs.state_machine import RECORDS_PER_STEP, CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group, leave_group, offset_records, sync_group
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 MAX_RESTORED_PER_SLICE = 200
 """Number of groups, or of members, that are restored from records in one time slice."""
@@ -317,7 +317,7 @@ class ClassicGroups:
     def heartbeat(self, call: GroupRequest, now_ms: int) -> GroupEffects:
         """Reply to a Heartbeat and restart the session timeout; REBALANCE_IN_PROGRESS during the join phase."""
         fx = GroupEffects()
-        request: hb.HeartbeatRequest = call.request
+        request: HeartbeatRequest = call.request
         code = ErrorCode.NONE
         try:
             group, member = self._require_current_member(request, request.generation_id)
@@ -326,7 +326,7 @@ class ClassicGroups:
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         except ProtocolError as error:
             code = error.code
-        fx.replies.append(RequestReply(call.pending_request, hb.HeartbeatResponse(error_code=code)))
+        fx.replies.append(RequestReply(call.pending_request, HeartbeatResponse(error_code=code)))
         return fx
 
     def leave(self, call: GroupRequest, now_ms: int) -> GroupEffects:

@@ -9,9 +9,8 @@ from collections.abc import Generator, Set
 from dataclasses import replace
 from functools import partial
 
-from ottla.broker.groups.classic import rebalance as rb
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, GroupRequest
-from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.classic.rebalance import GroupEffects, join_error, protocols_of, rebalance_timeout_of
 from ottla.broker.groups.consumer import consumer_protocol, static_members
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember, RegexUpdate
 from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
@@ -44,7 +43,7 @@ def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: Grou
     member_id = request.member_id or call.new_member_id
     _check(groups, group, request, member_id)
     if request.group_instance_id is None and not request.member_id and call.version >= 4:
-        answer = rb.join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id, call.version)
+        answer = join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id, call.version)
         return GroupEffects(replies=[RequestReply(call.pending_request, answer)])
     response = join_group.JoinGroupResponse()
     fx = GroupEffects(replies=[RequestReply(call.pending_request, response)])
@@ -133,7 +132,7 @@ def _updated_member(
     member: ConsumerGroupMember, call: GroupRequest, subscription: ConsumerProtocolSubscription, names: Set[str]
 ) -> ConsumerGroupMember:
     request: join_group.JoinGroupRequest = call.request
-    protocols = [consumer_group_records.ClassicProtocol(name, bytes(data)) for name, data in rb.protocols_of(request)]
+    protocols = [consumer_group_records.ClassicProtocol(name, bytes(data)) for name, data in protocols_of(request)]
     rebalance = request.rebalance_timeout_ms
     return replace(
         member,
@@ -190,5 +189,5 @@ def _answer(
     groups.rejoining_members.discard((group.id, moved.id))
     if stays:
         groups.arm_session(group.id, moved, now_ms, fx)
-        wait = rb.rebalance_timeout_of(request)
+        wait = rebalance_timeout_of(request)
         fx.timers.append(ScheduleTimer(("consumer-sync", group.id, moved.id), now_ms + wait))

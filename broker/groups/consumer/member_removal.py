@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.consumer_group import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     NO_PARTITIONS,
@@ -21,6 +20,13 @@ from ottla.broker.groups.consumer.consumer_group import (
 )
 from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
 from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.records import (
+    current_assignment_record,
+    epoch_record,
+    member_tombstones,
+    regex_tombstone,
+    slice_records,
+)
 from ottla.broker.groups.consumer.static_members import require_static_member
 from ottla.broker.groups.modern_group import MAX_NAMES_AT_ONCE, finish_replay_job
 from ottla.broker.groups.subscription_counts import (
@@ -54,7 +60,7 @@ def leave_group(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, 
                 assigned={topic: dict.fromkeys(held, 0) for topic, held in member.assigned.items()},
                 revoking=NO_PARTITIONS,
             )
-            fx.records.append(cr.current_assignment_record(group.id, away))
+            fx.records.append(current_assignment_record(group.id, away))
             return member.id
     fence_members(groups, group, [member], now_ms, fx)
     return request.member_id
@@ -88,19 +94,19 @@ def _remove_members(
     target assignment is recomputed after a crash.
     """
     yield from groups.topics.topic_hashes_job(cold)
-    records = [record for member in members for record in cr.member_tombstones(group.id, member.id)]
+    records = [record for member in members for record in member_tombstones(group.id, member.id)]
     names, timers = dict(group.subscribed_topic_names), GroupEffects()
     for regex, number in Counter(member.subscribed_regex for member in members if member.subscribed_regex).items():
         if group.subscribed_regex_counts.get(regex) == number:
-            records.append(cr.regex_tombstone(group.id, regex))
+            records.append(regex_tombstone(group.id, regex))
             if regex in group.resolved_regexes:
                 adjust_subscription_counts(names, group.resolved_regexes[regex].topics, by_regex=-1)
     for member in members:
         yield from adjust_subscription_counts_job(names, member.subscribed_topic_names, by_name=-1)
         groups.cancel_timers(group.id, member.id, timers)
-    epoch = cr.epoch_record(group.id, group.epoch + 1, groups.topics.hash_of(names))
+    epoch = epoch_record(group.id, group.epoch + 1, groups.topics.hash_of(names))
     yield timers
-    for part in cr.slice_records([epoch, *records] if len(records) > RECORDS_PER_STEP else [*records, epoch]):
+    for part in slice_records([epoch, *records] if len(records) > RECORDS_PER_STEP else [*records, epoch]):
         yield GroupEffects(records=part)
     yield from finish_replay_job(groups.groups, group.id)
 

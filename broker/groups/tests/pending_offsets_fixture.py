@@ -12,7 +12,7 @@ from ottla.broker.tests.handler_fixture import resolve
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import offset_fetch, txn_offset_commit
-from ottla.wire.messages import write_txn_markers as w
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
 PID = 7
 
@@ -37,9 +37,9 @@ class PendingOffsetsNode(GroupCoordinatorNode):
         return codes(answer)[0][1][0][1] if not more.pop("whole", False) else codes(answer)
 
     async def end(self, *, commits: bool = True, pid: int = PID, epoch: int = 0, version: int = 1) -> int:
-        marker = w.WritableTxnMarker(pid, epoch, commits, [w.WritableTxnMarkerTopic(TOPIC, [0])], 0, version)
+        marker = WritableTxnMarker(pid, epoch, commits, [WritableTxnMarkerTopic(TOPIC, [0])], 0, version)
         context = self.fixture.context(ApiKey.WRITE_TXN_MARKERS, 2)
-        answer = await resolve(write_txn_markers.handle(context, w.WriteTxnMarkersRequest([marker])))
+        answer = await resolve(write_txn_markers.handle(context, WriteTxnMarkersRequest([marker])))
         code: int = answer.markers[0].topics[0].partitions[0].error_code
         return code
 

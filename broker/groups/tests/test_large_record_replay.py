@@ -25,11 +25,8 @@ from ottla.broker.groups.streams.streams_group import (
     StreamsGroupMember,
     TasksTupleWithEpochs,
 )
-from ottla.wire.messages import consumer_group_records as c
-from ottla.wire.messages import offset_records
-from ottla.wire.messages import share_group_records as s
-from ottla.wire.messages import streams_group_records as t
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages import consumer_group_records, offset_records, share_group_records, streams_group_records
+from ottla.wire.record_batch import records
 from ottla.wire.record_batch.batch_header import parse_header
 
 MANY = 10_000
@@ -52,58 +49,72 @@ class CountedRows(list[Any]):
 
 RECORDS: dict[str, GroupRecord] = {
     "consumer metadata": GroupRecord(
-        c.ConsumerGroupMemberMetadataKey("g", "m"), c.ConsumerGroupMemberMetadataValue(subscribed_topic_names=NAMES)
+        consumer_group_records.ConsumerGroupMemberMetadataKey("g", "m"),
+        consumer_group_records.ConsumerGroupMemberMetadataValue(subscribed_topic_names=NAMES),
     ),
     "consumer target": GroupRecord(
-        c.ConsumerGroupTargetAssignmentMemberKey("g", "m"),
-        c.ConsumerGroupTargetAssignmentMemberValue([c.TopicPartition(topic, [2, 1]) for topic in TOPICS]),
+        consumer_group_records.ConsumerGroupTargetAssignmentMemberKey("g", "m"),
+        consumer_group_records.ConsumerGroupTargetAssignmentMemberValue(
+            [consumer_group_records.TopicPartition(topic, [2, 1]) for topic in TOPICS]
+        ),
     ),
     "consumer assignment": GroupRecord(
-        c.ConsumerGroupCurrentMemberAssignmentKey("g", "m"),
-        c.ConsumerGroupCurrentMemberAssignmentValue(
+        consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey("g", "m"),
+        consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue(
             3,
             2,
             0,
-            [c.TopicPartitions(topic, [2, 1], [3, 3]) for topic in TOPICS],
-            [c.TopicPartitions(topic, [4]) for topic in TOPICS],
+            [consumer_group_records.TopicPartitions(topic, [2, 1], [3, 3]) for topic in TOPICS],
+            [consumer_group_records.TopicPartitions(topic, [4]) for topic in TOPICS],
         ),
     ),
     "regular expression": GroupRecord(
-        c.ConsumerGroupRegularExpressionKey("g", "r"), c.ConsumerGroupRegularExpressionValue(NAMES, 3, 4)
+        consumer_group_records.ConsumerGroupRegularExpressionKey("g", "r"),
+        consumer_group_records.ConsumerGroupRegularExpressionValue(NAMES, 3, 4),
     ),
     "share metadata": GroupRecord(
-        s.ShareGroupMemberMetadataKey("g", "m"), s.ShareGroupMemberMetadataValue(None, "c", "h", NAMES)
+        share_group_records.ShareGroupMemberMetadataKey("g", "m"),
+        share_group_records.ShareGroupMemberMetadataValue(None, "c", "h", NAMES),
     ),
     "share target": GroupRecord(
-        s.ShareGroupTargetAssignmentMemberKey("g", "m"),
-        s.ShareGroupTargetAssignmentMemberValue([s.TopicPartition(topic, [2, 1]) for topic in TOPICS]),
+        share_group_records.ShareGroupTargetAssignmentMemberKey("g", "m"),
+        share_group_records.ShareGroupTargetAssignmentMemberValue(
+            [share_group_records.TopicPartition(topic, [2, 1]) for topic in TOPICS]
+        ),
     ),
     "share assignment": GroupRecord(
-        s.ShareGroupCurrentMemberAssignmentKey("g", "m"),
-        s.ShareGroupCurrentMemberAssignmentValue(3, 2, 0, [s.TopicPartitions(topic, [2, 1]) for topic in TOPICS]),
+        share_group_records.ShareGroupCurrentMemberAssignmentKey("g", "m"),
+        share_group_records.ShareGroupCurrentMemberAssignmentValue(
+            3, 2, 0, [share_group_records.TopicPartitions(topic, [2, 1]) for topic in TOPICS]
+        ),
     ),
     "share state partitions": GroupRecord(
-        s.ShareGroupStatePartitionMetadataKey("g"),
-        s.ShareGroupStatePartitionMetadataValue(
-            [s.TopicPartitionsInfo(topic, "t", [1]) for topic in TOPICS],
-            [s.TopicPartitionsInfo(topic, "t", [2]) for topic in TOPICS],
+        share_group_records.ShareGroupStatePartitionMetadataKey("g"),
+        share_group_records.ShareGroupStatePartitionMetadataValue(
+            [share_group_records.TopicPartitionsInfo(topic, "t", [1]) for topic in TOPICS],
+            [share_group_records.TopicPartitionsInfo(topic, "t", [2]) for topic in TOPICS],
         ),
     ),
     "streams target": GroupRecord(
-        t.StreamsGroupTargetAssignmentMemberKey("g", "m"),
-        t.StreamsGroupTargetAssignmentMemberValue(
-            [t.StreamsGroupTargetAssignmentMemberValueTaskIds(name, [1, 2]) for name in NAMES]
+        streams_group_records.StreamsGroupTargetAssignmentMemberKey("g", "m"),
+        streams_group_records.StreamsGroupTargetAssignmentMemberValue(
+            [streams_group_records.StreamsGroupTargetAssignmentMemberValueTaskIds(name, [1, 2]) for name in NAMES]
         ),
     ),
     "streams assignment": GroupRecord(
-        t.StreamsGroupCurrentMemberAssignmentKey("g", "m"),
-        t.StreamsGroupCurrentMemberAssignmentValue(
-            3, 2, 1, [t.StreamsGroupCurrentMemberAssignmentValueTaskIds(name, [1], [3]) for name in NAMES]
+        streams_group_records.StreamsGroupCurrentMemberAssignmentKey("g", "m"),
+        streams_group_records.StreamsGroupCurrentMemberAssignmentValue(
+            3,
+            2,
+            1,
+            [streams_group_records.StreamsGroupCurrentMemberAssignmentValueTaskIds(name, [1], [3]) for name in NAMES],
         ),
     ),
     "streams topology": GroupRecord(
-        t.StreamsGroupTopologyKey("g"),
-        t.StreamsGroupTopologyValue(1, [t.Subtopology("0", NAMES, "", [], [], [], [])]),
+        streams_group_records.StreamsGroupTopologyKey("g"),
+        streams_group_records.StreamsGroupTopologyValue(
+            1, [streams_group_records.Subtopology("0", NAMES, "", [], [], [], [])]
+        ),
     ),
 }
 
@@ -139,9 +150,12 @@ def test_large_record_is_replayed_in_steps_to_the_state_of_a_replay_at_once(name
 
 
 def test_rows_with_many_partitions_are_fewer_in_a_step() -> None:
-    rows = CountedRows(c.TopicPartition(topic, list(range(ROWS_PER_STEP * 8))) for topic in TOPICS[:20])
+    rows = CountedRows(
+        consumer_group_records.TopicPartition(topic, list(range(ROWS_PER_STEP * 8))) for topic in TOPICS[:20]
+    )
     record = GroupRecord(
-        c.ConsumerGroupTargetAssignmentMemberKey("g", "m"), c.ConsumerGroupTargetAssignmentMemberValue(rows)
+        consumer_group_records.ConsumerGroupTargetAssignmentMemberKey("g", "m"),
+        consumer_group_records.ConsumerGroupTargetAssignmentMemberValue(rows),
     )
     machine = GroupStateMachine(GroupSettings())
     CountedRows.reads, most = 0, 0
@@ -153,7 +167,10 @@ def test_rows_with_many_partitions_are_fewer_in_a_step() -> None:
 @pytest.mark.parametrize("read", [read_assignment, lambda rows: read_table(rows, attrgetter("topic_id"), bool)])
 def test_rows_with_fewer_partitions_than_a_row_counts_are_as_many_in_a_step(read: Callable[[Any], Any]) -> None:
     def steps(partitions: int) -> int:
-        rows = [c.TopicPartition(topic, list(range(partitions))) for topic in TOPICS[: 10 * ROWS_PER_STEP]]
+        rows = [
+            consumer_group_records.TopicPartition(topic, list(range(partitions)))
+            for topic in TOPICS[: 10 * ROWS_PER_STEP]
+        ]
         return sum(1 for _ in read(rows))
 
     assert steps(1) == steps(PARTITIONS_PER_ROW - 1) < steps(PARTITIONS_PER_ROW)
@@ -161,7 +178,7 @@ def test_rows_with_fewer_partitions_than_a_row_counts_are_as_many_in_a_step(read
 
 def test_batch_of_a_loading_shard_is_replayed_in_steps() -> None:
     record = RECORDS["consumer target"]
-    batch = r.build_batch([r.NewRecord(*group_records.encode(record))])
+    batch = records.build_batch([records.NewRecord(*group_records.encode(record))])
     machine = GroupStateMachine(GroupSettings())
     work = list(record_batches.replay_batch(machine, SERDE, parse_header(batch), batch, 1 << 24))
     assert work.count(record_batches.REPLAY_STEP_BYTES) >= MANY // MOST_PER_STEP

@@ -23,7 +23,7 @@ from ottla.wire.codec import compiler
 from ottla.wire.codec.lazy_array import ELEMENTS_PER_YIELD
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import consumer_group_heartbeat, join_group, share_group_heartbeat
-from ottla.wire.messages import consumer_protocol as cp
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 MANY = 20 * MAX_SORTED_PER_STEP
 MOST_BETWEEN_PAUSES = 6 * MAX_SORTED_PER_STEP
@@ -88,7 +88,7 @@ def join_request(metadata: bytes, member_id: str = "classic") -> GroupRequest:
 
 
 def subscription_bytes(names: list[str]) -> bytes:
-    return struct.pack(">h", 1) + compiler.encode(cp.ConsumerProtocolSubscription(names), 1)
+    return struct.pack(">h", 1) + compiler.encode(ConsumerProtocolSubscription(names), 1)
 
 
 def with_classic_member() -> ConsumerGroupShard:
@@ -148,7 +148,7 @@ def test_join_of_classic_member_with_large_subscription_runs_in_slices(
 ) -> None:
     shard = with_classic_member()
     for first in (0, 7, 7):  # it joins, changes its subscription, and repeats it
-        fields = cp.ConsumerProtocolSubscription(counted_names(first))
+        fields = ConsumerProtocolSubscription(counted_names(first))
 
         def decode(_: bytes, fields: Any = fields) -> Iterator[None]:
             yield

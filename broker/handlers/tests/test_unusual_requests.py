@@ -12,8 +12,7 @@ from ottla.broker.handlers.security import describe_acls
 from ottla.broker.tests.handler_fixture import HandlerFixture, run_virtual, start, topic_id_of
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID, Message
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import WireError
+from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages.describe_acls import DescribeAclsRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_topic_partitions import (
@@ -44,15 +43,19 @@ def answered(module: Any, key: ApiKey, version: int, request: Message) -> Any:
 @pytest.mark.parametrize(
     ("version", "topics", "rows"),
     [
-        (10, [Topic(NOBODYS, "a")], [(E.INVALID_REQUEST, "a", NOBODYS)]),
+        (10, [Topic(NOBODYS, "a")], [(ErrorCode.INVALID_REQUEST, "a", NOBODYS)]),
         (
             11,
             [Topic(ZERO_UUID, "b"), Topic(A, "a")],
-            [(E.INVALID_REQUEST, "b", ZERO_UUID), (E.INVALID_REQUEST, "a", A)],
+            [(ErrorCode.INVALID_REQUEST, "b", ZERO_UUID), (ErrorCode.INVALID_REQUEST, "a", A)],
         ),
-        (11, [Topic(ZERO_UUID, None)], [(E.INVALID_REQUEST, "", ZERO_UUID)]),
-        (12, [Topic(A, "other"), Topic(ZERO_UUID, "b")], [(E.NONE, "a", A)]),
-        (13, [Topic(NOBODYS, "a"), Topic(A, None)], [(E.UNKNOWN_TOPIC_ID, None, NOBODYS), (E.NONE, "a", A)]),
+        (11, [Topic(ZERO_UUID, None)], [(ErrorCode.INVALID_REQUEST, "", ZERO_UUID)]),
+        (12, [Topic(A, "other"), Topic(ZERO_UUID, "b")], [(ErrorCode.NONE, "a", A)]),
+        (
+            13,
+            [Topic(NOBODYS, "a"), Topic(A, None)],
+            [(ErrorCode.UNKNOWN_TOPIC_ID, None, NOBODYS), (ErrorCode.NONE, "a", A)],
+        ),
     ],
     ids=["room for ids only", "one of them", "no name", "ids count", "ids alone"],
 )
@@ -69,10 +72,10 @@ def test_metadata_topics_with_name_and_id_are_refused_by_version(
 @pytest.mark.parametrize(
     ("topics", "cursor", "rows"),
     [
-        (["a", "b"], ("c", 0), [(E.INVALID_REQUEST, "a"), (E.INVALID_REQUEST, "b")]),
-        (["a", "b"], ("b", -1), [(E.INVALID_REQUEST, "a"), (E.INVALID_REQUEST, "b")]),
-        (["a", "b"], ("b", 0), [(E.NONE, "b")]),
-        ([], ("aa", 0), [(E.NONE, "b")]),
+        (["a", "b"], ("c", 0), [(ErrorCode.INVALID_REQUEST, "a"), (ErrorCode.INVALID_REQUEST, "b")]),
+        (["a", "b"], ("b", -1), [(ErrorCode.INVALID_REQUEST, "a"), (ErrorCode.INVALID_REQUEST, "b")]),
+        (["a", "b"], ("b", 0), [(ErrorCode.NONE, "b")]),
+        ([], ("aa", 0), [(ErrorCode.NONE, "b")]),
         ([], ("a", -1), []),
     ],
     ids=["not among them", "no partition", "among them", "of all", "of all, no partition"],
@@ -91,12 +94,12 @@ def test_describe_configs_unknown_resource_type_refuses_whole_request() -> None:
     requests = [DescribeConfigsResource(3, "x"), DescribeConfigsResource(2, "a", ["retention.ms"])]
     answer = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(requests))
     assert [(row.error_code, row.resource_type, row.configs) for row in answer.results] == [
-        (E.INVALID_REQUEST, 3, []),
-        (E.INVALID_REQUEST, 2, []),
+        (ErrorCode.INVALID_REQUEST, 3, []),
+        (ErrorCode.INVALID_REQUEST, 2, []),
     ]
-    assert {row.error_message for row in answer.results} == {E.INVALID_REQUEST.text}
+    assert {row.error_message for row in answer.results} == {ErrorCode.INVALID_REQUEST.text}
     known = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(requests[1:]))
-    assert [(row.error_code, len(row.configs)) for row in known.results] == [(E.NONE, 1)]
+    assert [(row.error_code, len(row.configs)) for row in known.results] == [(ErrorCode.NONE, 1)]
 
 
 @pytest.mark.parametrize(
@@ -111,10 +114,12 @@ def test_describe_configs_unknown_resource_type_refuses_whole_request() -> None:
 def test_describe_configs_wrong_resource_name_returns_message(kind: int, name: str, message: str) -> None:
     request = DescribeConfigsRequest([DescribeConfigsResource(kind, name)])
     result = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, request).results[0]
-    assert (result.error_code, result.error_message, result.configs) == (E.INVALID_REQUEST, message, [])
+    assert (result.error_code, result.error_message, result.configs) == (ErrorCode.INVALID_REQUEST, message, [])
 
 
-@pytest.mark.parametrize(("level", "code"), [(-1, E.UNKNOWN_SERVER_ERROR), (0, 0), (1, 0), (2, E.UNKNOWN_SERVER_ERROR)])
+@pytest.mark.parametrize(
+    ("level", "code"), [(-1, ErrorCode.UNKNOWN_SERVER_ERROR), (0, 0), (1, 0), (2, ErrorCode.UNKNOWN_SERVER_ERROR)]
+)
 def test_list_offsets_unknown_isolation_level_returns_unknown_server_error(level: int, code: int) -> None:
     requested = ListOffsetsTopic("a", [ListOffsetsPartition(0, -1, -1)])
     answer = answered(list_offsets, ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(-1, level, [requested]))
@@ -128,4 +133,4 @@ def test_describe_acls_unknown_enum_closes_connection_and_other_code_does_not(fi
     with pytest.raises(WireError, match="UNKNOWN"):
         answered(describe_acls, ApiKey.DESCRIBE_ACLS, 2, request)
     setattr(request, field, 85)
-    assert answered(describe_acls, ApiKey.DESCRIBE_ACLS, 2, request).error_code == E.SECURITY_DISABLED
+    assert answered(describe_acls, ApiKey.DESCRIBE_ACLS, 2, request).error_code == ErrorCode.SECURITY_DISABLED

@@ -6,8 +6,7 @@ from typing import Any
 
 from ottla.broker.metadata.streams_internal_topics import MAX_FAILURES, StreamsInternalTopics
 from ottla.broker.tests.handler_fixture import run_virtual
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsResponse
 
 
@@ -16,7 +15,7 @@ class FakeTopicController:
 
     def __init__(self) -> None:
         self.now = 0
-        self.errors: dict[str, tuple[E, str | None]] = {}
+        self.errors: dict[str, tuple[ErrorCode, str | None]] = {}
         self.raises: Exception | None = None
         self.requested: list[list[str]] = []
         self.begun: list[Any] = []
@@ -26,9 +25,12 @@ class FakeTopicController:
         self.requested.append([topic.name for topic in request.topics])
         if self.raises is not None:
             raise self.raises
-        rows = [CreatableTopicResult(t.name, error_code=self.errors.get(t.name, (E.NONE,))[0]) for t in request.topics]
+        rows = [
+            CreatableTopicResult(t.name, error_code=self.errors.get(t.name, (ErrorCode.NONE,))[0])
+            for t in request.topics
+        ]
         for row in rows:
-            row.error_message = self.errors.get(row.name, (E.NONE, None))[1]
+            row.error_message = self.errors.get(row.name, (ErrorCode.NONE, None))[1]
         return CreateTopicsResponse(topics=rows)
 
     def create(self, *names: str) -> None:
@@ -55,11 +57,11 @@ def test_internal_topic_is_requested_once_at_a_time() -> None:
 
 def test_failed_internal_topic_is_not_requested_for_a_while() -> None:
     controller = FakeTopicController()
-    controller.errors = {"a": (E.POLICY_VIOLATION, "not that"), "b": (E.INVALID_CONFIG, None)}
+    controller.errors = {"a": (ErrorCode.POLICY_VIOLATION, "not that"), "b": (ErrorCode.INVALID_CONFIG, None)}
     controller.create("a", "b", "c")
     controller.run()
     failures = [controller.topics.failure(name) for name in ("a", "b", "c")]
-    assert failures == ["not that", E.INVALID_CONFIG.text, None]
+    assert failures == ["not that", ErrorCode.INVALID_CONFIG.text, None]
     controller.create("a")
     assert not controller.begun
     controller.now = 10_000
@@ -71,10 +73,10 @@ def test_failed_internal_topic_is_not_requested_for_a_while() -> None:
 
 def test_controller_error_is_a_failure_of_all_topics() -> None:
     controller = FakeTopicController()
-    controller.raises = ProtocolError(E.REQUEST_TIMED_OUT)
+    controller.raises = ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
     controller.create("a", "b")
     controller.run()
-    assert [controller.topics.failure(name) for name in ("a", "b")] == [E.REQUEST_TIMED_OUT.text] * 2
+    assert [controller.topics.failure(name) for name in ("a", "b")] == [ErrorCode.REQUEST_TIMED_OUT.text] * 2
     controller.raises = OSError("the node stops")
     controller.create("c")
     controller.run()
@@ -84,7 +86,7 @@ def test_controller_error_is_a_failure_of_all_topics() -> None:
 def test_stored_failures_are_bounded() -> None:
     controller = FakeTopicController()
     names = [f"t{number}" for number in range(MAX_FAILURES + 1)]
-    controller.errors = dict.fromkeys(names, (E.INVALID_CONFIG, "no"))
+    controller.errors = dict.fromkeys(names, (ErrorCode.INVALID_CONFIG, "no"))
     controller.create(*names)
     controller.run()
     assert controller.topics.failure("t0") is None

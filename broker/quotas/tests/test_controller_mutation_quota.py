@@ -21,10 +21,10 @@ from ottla.jobs.job import run_to_end
 from ottla.jobs.pending_request import ChargeQuota, no_quota
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import metadata_records
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 RATE = "controller_mutation_rate"
 CREATE = ApiKey.CREATE_TOPICS
@@ -126,14 +126,14 @@ def image(*topics: str, partitions: int = 2) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
     draft.replay(metadata_records.RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False))
     image = run_to_end(draft.image(1, 1))
-    request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1) for name in topics])
+    request = CreateTopicsRequest([CreatableTopic(name, partitions, 1) for name in topics])
     draft = ImageBuilder(image)
     for record in made(image, request).records:
         draft.replay(record)
     return run_to_end(draft.image(2, 1))
 
 
-def made(image: MetadataImage, request: ct.CreateTopicsRequest, charge_quota: ChargeQuota = no_quota) -> Any:
+def made(image: MetadataImage, request: CreateTopicsRequest, charge_quota: ChargeQuota = no_quota) -> Any:
     ids = iter(bytes([n]) * 16 for n in range(1, 100))
     creation = TopicCreationContext(ControllerDefaults(), lambda: next(ids), lambda: 0.0, charge_quota)
     return run_to_end(create_topics(image, request, 7, creation))
@@ -155,8 +155,8 @@ class LimitedMutationQuota:
 
 def test_create_topics_counts_and_refuses_each_topic() -> None:
     quota = LimitedMutationQuota(3)
-    topics = [ct.CreatableTopic("a", 2, 1), ct.CreatableTopic("b", 0, 1), ct.CreatableTopic("c", 5, 1)]
-    answer = made(image(), ct.CreateTopicsRequest([*topics, ct.CreatableTopic("d", 1, 1)]), quota)
+    topics = [CreatableTopic("a", 2, 1), CreatableTopic("b", 0, 1), CreatableTopic("c", 5, 1)]
+    answer = made(image(), CreateTopicsRequest([*topics, CreatableTopic("d", 1, 1)]), quota)
     codes = [row.error_code for row in answer.response.topics]
     assert codes == [0, ErrorCode.INVALID_PARTITIONS, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
     assert quota.counted == [2, 5]
@@ -165,13 +165,13 @@ def test_create_topics_counts_and_refuses_each_topic() -> None:
 
 def test_create_topics_validate_only_is_counted() -> None:
     quota = LimitedMutationQuota(3)
-    made(image(), ct.CreateTopicsRequest([ct.CreatableTopic("a", 2, 1)], validate_only=True), quota)
+    made(image(), CreateTopicsRequest([CreatableTopic("a", 2, 1)], validate_only=True), quota)
     assert quota.counted == [2]
 
 
 def test_delete_topics_counts_and_refuses_each_topic() -> None:
     quota, before = LimitedMutationQuota(1), image("a", "b")
-    request = dt.DeleteTopicsRequest([dt.DeleteTopicState("x"), dt.DeleteTopicState("a"), dt.DeleteTopicState("b")])
+    request = DeleteTopicsRequest([DeleteTopicState("x"), DeleteTopicState("a"), DeleteTopicState("b")])
     answer = run_to_end(delete_topics(before, request, 6, quota))
     codes = [row.error_code for row in answer.response.responses]
     assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
@@ -180,8 +180,8 @@ def test_delete_topics_counts_and_refuses_each_topic() -> None:
 
 def test_create_partitions_counts_only_new_partitions() -> None:
     quota, before = LimitedMutationQuota(1), image("a", "b")
-    topics = [cp.CreatePartitionsTopic("a", 2, None), cp.CreatePartitionsTopic("b", 5, None)]
-    request = cp.CreatePartitionsRequest([*topics, cp.CreatePartitionsTopic("c", 9, None)])
+    topics = [CreatePartitionsTopic("a", 2, None), CreatePartitionsTopic("b", 5, None)]
+    request = CreatePartitionsRequest([*topics, CreatePartitionsTopic("c", 9, None)])
     answer = run_to_end(create_partitions(before, request, 3, lambda: 0.0, quota))
     codes = [row.error_code for row in answer.response.results]
     assert codes == [ErrorCode.INVALID_PARTITIONS, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

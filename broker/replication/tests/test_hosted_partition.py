@@ -24,9 +24,8 @@ from ottla.log.tests.log_fixtures import (
     new_log,
     reopen_in_new_session,
 )
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
-from ottla.wire.record_batch import records as r
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.record_batch import records
 
 NEVER = 2**63 - 1
 SYNCED, UNSYNCED = 30, 12
@@ -69,7 +68,7 @@ def test_follow_without_intermediate_leader_epoch_resets_follower_state() -> Non
         fixture.commit_topics(led_topic("t", 1, replicas=(NODE_ID, 2), isr=(NODE_ID, 2)))
         await fixture.publisher.wait_applied_and_created()
         replica = fixture.replica_manager.leader("t", 0)
-        replica.append(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), NOW_MS)
+        replica.append(bytearray(records.build_batch([records.NewRecord(None, b"x", NOW_MS)])), NOW_MS)
         assert isinstance(replica.state, LeaderState)
         replica.state.update_follower(2, -1, 1, 0, 1, NOW_MS)
         fixture.commit_topics(
@@ -94,7 +93,7 @@ def test_isr_shrink_advances_high_watermark_and_notifies() -> None:
         fixture.commit_topics(led_topic("t", 1, replicas=(1, 2), isr=(1, 2)))
         await fixture.publisher.wait_applied_and_created()
         replica = fixture.replica_manager.leader("t", 0)
-        replica.append(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW)])), NOW)
+        replica.append(bytearray(records.build_batch([records.NewRecord(None, b"x", NOW)])), NOW)
         assert (replica.log.high_watermark, committed) == (0, [0]), "the other one has fetched nothing yet"
         fixture.woken.clear()
         fixture.commit_topics(led_topic("t", 1, replicas=(1, 2), isr=(1,), partition_epoch=1))
@@ -120,7 +119,7 @@ def test_append_that_commits_wakes_delayed_operations() -> None:
         await trio.sleep(31)  # the follower was never seen, and is waited for no longer
         fixture.woken.clear()
         assert replica.advance_high_watermark(replica.log.log_end_offset, fixture.env.now_ms()) is False
-        replica.append(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW)])), fixture.env.now_ms())
+        replica.append(bytearray(records.build_batch([records.NewRecord(None, b"x", NOW)])), fixture.env.now_ms())
         assert ("hw", "t", 0) in fixture.woken
 
     fixture.run(scenario)
@@ -137,9 +136,15 @@ def hosted(**settings: Any) -> HostedPartition:
 
 @pytest.mark.parametrize(
     ("claimed", "code"),
-    [(-1, None), (5, None), (4, E.FENCED_LEADER_EPOCH), (6, E.UNKNOWN_LEADER_EPOCH), (0, E.FENCED_LEADER_EPOCH)],
+    [
+        (-1, None),
+        (5, None),
+        (4, ErrorCode.FENCED_LEADER_EPOCH),
+        (6, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (0, ErrorCode.FENCED_LEADER_EPOCH),
+    ],
 )
-def test_check_epoch_of_client_returns_fenced_or_unknown_leader_epoch(claimed: int, code: E | None) -> None:
+def test_check_epoch_of_client_returns_fenced_or_unknown_leader_epoch(claimed: int, code: ErrorCode | None) -> None:
     replica = hosted()
     replica.apply_partition_state(NODE_ID, PartitionRegistration((NODE_ID,), (NODE_ID,), NODE_ID, 5, 0), NOW_MS)
     if code is None:
@@ -173,13 +178,13 @@ def test_check_min_isr_returns_not_enough_replicas(
         return
     with pytest.raises(ProtocolError) as caught:
         replica.check_min_isr()
-    assert caught.value.code is E.NOT_ENOUGH_REPLICAS
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 def test_append_with_pending_validation_defers_only_clients() -> None:
     replica = hosted(validate_records=True)
     replica.apply_partition_state(NODE_ID, PartitionRegistration((NODE_ID,), (NODE_ID,), NODE_ID, 5, 0), NOW_MS)
-    many = r.build_batch([r.NewRecord(b"k", b"v" * 100, NOW_MS) for _ in range(8_000)])
+    many = records.build_batch([records.NewRecord(b"k", b"v" * 100, NOW_MS) for _ in range(8_000)])
     with pytest.raises(ValidationPending):
         replica.append(bytearray(many), NOW_MS, at_once=False)
     assert replica.append(bytearray(many), NOW_MS).last_offset == 7_999
@@ -190,7 +195,9 @@ def test_duplicate_batch_does_not_advance_high_watermark() -> None:
     due: list[HostedPartition] = []
     replica._flush_due = due.append
     replica.apply_partition_state(NODE_ID, PartitionRegistration((NODE_ID,), (NODE_ID,), NODE_ID, 5, 0), NOW_MS)
-    batch = r.build_batch([r.NewRecord(b"k", b"v", NOW_MS)], producer_id=9, producer_epoch=0, base_sequence=0)
+    batch = records.build_batch(
+        [records.NewRecord(b"k", b"v", NOW_MS)], producer_id=9, producer_epoch=0, base_sequence=0
+    )
     assert not replica.append(bytearray(batch), NOW_MS).duplicate
     assert (len(due), replica.log.high_watermark) == (1, 0), "it counts once it is on the disk"
     assert replica.append(bytearray(batch), NOW_MS).duplicate
@@ -204,12 +211,12 @@ def test_append_during_sync_waits_for_next_sync() -> None:
     replica.apply_partition_state(NODE_ID, PartitionRegistration((NODE_ID,), (NODE_ID,), NODE_ID, 5, 0), NOW_MS)
     for flushing, committed in ((False, 1), (True, 1)):
         replica.is_flushing = flushing
-        replica.append(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW_MS)])), NOW_MS)
+        replica.append(bytearray(records.build_batch([records.NewRecord(b"k", b"v", NOW_MS)])), NOW_MS)
         assert replica.log.high_watermark == committed
 
 
 def test_advance_high_watermark_without_leadership_returns_false() -> None:
     replica = hosted()
-    replica.log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW_MS)])), 0, NOW_MS)
+    replica.log.append_as_leader(bytearray(records.build_batch([records.NewRecord(b"k", b"v", NOW_MS)])), 0, NOW_MS)
     assert replica.advance_high_watermark(1, NOW_MS) is False
     assert replica.log.high_watermark == 0

@@ -15,10 +15,9 @@ from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixt
 from ottla.broker.tests.handler_fixture import NOW_MS
 from ottla.controller.metadata.directory_id import MIGRATING, UNASSIGNED
 from ottla.controller.metadata.image import MetadataImage
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.metadata_records import RegisterBrokerRecord
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 # ---------------------------------------------------------------------- leadership checks
 
@@ -26,7 +25,7 @@ from ottla.wire.record_batch import records as r
 def test_leader_lookup_of_other_partition_returns_error_code() -> None:
     fixture = BrokerStorageFixture()
 
-    def refused(name: str, number: int = 0) -> E:
+    def refused(name: str, number: int = 0) -> ErrorCode:
         with pytest.raises(ProtocolError) as caught:
             fixture.replica_manager.leader(name, number)
         return caught.value.code
@@ -38,12 +37,12 @@ def test_leader_lookup_of_other_partition_returns_error_code() -> None:
         fixture.commit_topics(led_topic("elsewhere", 1, leader=2, replicas=(2,), isr=(2,)))
         await fixture.publisher.wait_applied_and_created()
         assert fixture.replica_manager.leader("mine", 0) is fixture.replica_manager.get("mine", 0)
-        assert refused("followed") is E.NOT_LEADER_OR_FOLLOWER
-        assert refused("elsewhere") is E.NOT_LEADER_OR_FOLLOWER
-        assert refused("elsewhere", 1) is E.UNKNOWN_TOPIC_OR_PARTITION
-        assert refused("nowhere") is E.UNKNOWN_TOPIC_OR_PARTITION
+        assert refused("followed") is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert refused("elsewhere") is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert refused("elsewhere", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert refused("nowhere") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         fixture.replica_manager.offline_partitions.add(("elsewhere", 0))
-        assert refused("elsewhere") is E.KAFKA_STORAGE_ERROR
+        assert refused("elsewhere") is ErrorCode.KAFKA_STORAGE_ERROR
 
     fixture.run(scenario)
 
@@ -232,7 +231,7 @@ def test_new_leader_recovers_high_watermark_before_listeners_run() -> None:
     load(fixture, "t")
     replica = fixture.replica_manager.get("t", 0)
     assert replica is not None
-    replica.log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
+    replica.log.append_as_leader(bytearray(records.build_batch([records.NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
     seen: list[int] = []
     fixture.replica_manager.on_leader.append(lambda led: seen.append(led.log.high_watermark))
     fixture.replica_manager.apply_partition_state(("t", 0), fixture.image.topics["t"].partitions[0])

@@ -12,7 +12,7 @@ from ottla.broker.replication.tests.broker_cluster import BrokerCluster, wait_un
 from ottla.log.log_flush import LogFlush
 from ottla.log.recovery.log_loader import create_log
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:
@@ -24,7 +24,7 @@ def test_acks_all_is_answered_when_isr_has_identical_records() -> None:
 
     async def scenario() -> None:
         began = trio.current_time()
-        assert await brokers.leader.produce(*numbered(3)) is E.NONE
+        assert await brokers.leader.produce(*numbered(3)) is ErrorCode.NONE
         assert trio.current_time() - began < 0.1, "followers hear of records at once"
         assert brokers[1].log.high_watermark == 3
         assert brokers[1].committed == [0, 3], "at the start of the leader epoch, and once every member has the records"
@@ -41,18 +41,18 @@ def test_killed_isr_member_blocks_commit_until_fenced_and_catches_up() -> None:
     brokers = BrokerCluster()
 
     async def scenario() -> None:
-        assert await brokers[1].produce(*numbered(2)) is E.NONE
+        assert await brokers[1].produce(*numbered(2)) is ErrorCode.NONE
         brokers[3].kill()
-        assert await brokers[1].produce(b"2", timeout_ms=200) is E.REQUEST_TIMED_OUT
+        assert await brokers[1].produce(b"2", timeout_ms=200) is ErrorCode.REQUEST_TIMED_OUT
         assert brokers[1].log.high_watermark == 2, "R-332: a member whose copy is not known holds it"
         brokers.fence(3)
         await wait_until(lambda: brokers[1].log.high_watermark == 3)
-        assert await brokers[1].produce(*numbered(5, 3)) is E.NONE
+        assert await brokers[1].produce(*numbered(5, 3)) is ErrorCode.NONE
         brokers[3].start()
         brokers.register()
         await wait_until(lambda: brokers.partition().isr == (1, 2, 3))
         assert brokers[3].values() == numbered(8)
-        assert await brokers[1].produce(b"8") is E.NONE
+        assert await brokers[1].produce(b"8") is ErrorCode.NONE
         assert brokers[3].values() == numbered(9)
 
     brokers.run(scenario)
@@ -63,7 +63,7 @@ def test_demoted_leader_acknowledges_records_committed_by_new_leader() -> None:
     brokers = BrokerCluster()
 
     async def scenario() -> None:
-        reported: list[E] = []
+        reported: list[ErrorCode] = []
 
         async def write() -> None:
             reported.append(await brokers[1].produce(b"0"))
@@ -76,9 +76,9 @@ def test_demoted_leader_acknowledges_records_committed_by_new_leader() -> None:
             assert brokers[1].log.high_watermark == 0, "it has not heard of that yet"
             brokers.commit_partition(leader=2)
             began = trio.current_time()
-        assert reported == [E.NONE]
+        assert reported == [ErrorCode.NONE]
         assert trio.current_time() - began < 0.05, "it asks again and again until it knows"
-        assert await brokers[2].produce(b"1") is E.NONE
+        assert await brokers[2].produce(b"1") is ErrorCode.NONE
         assert [brokers[number].values() for number in (1, 2, 3)] == [numbered(2)] * 3
 
     brokers.run(scenario)
@@ -88,15 +88,15 @@ def test_leader_failure_keeps_acknowledged_records_and_truncates_others() -> Non
     brokers = BrokerCluster()
 
     async def scenario() -> None:
-        assert await brokers[1].produce(*numbered(3)) is E.NONE
+        assert await brokers[1].produce(*numbered(3)) is ErrorCode.NONE
         brokers.cut |= {2, 3}
         await trio.sleep(1)  # the responses to their pending fetches come too late
-        assert await brokers[1].produce(b"lost", acks=1) is E.NONE
+        assert await brokers[1].produce(b"lost", acks=1) is ErrorCode.NONE
         brokers[1].kill()
         brokers.cut.clear()
         brokers.fence(1, leader=2)
         await wait_until(lambda: brokers[2].is_leader)
-        assert await brokers[2].produce(*numbered(3, 3)) is E.NONE
+        assert await brokers[2].produce(*numbered(3, 3)) is ErrorCode.NONE
         assert brokers[1].log.log_end_offset == 4
         brokers[1].start()
         brokers.register()
@@ -113,9 +113,9 @@ def test_slow_isr_member_is_removed_and_rejoins_when_caught_up() -> None:
 
     async def scenario() -> None:
         brokers.cut.add(3)
-        brokers.refuses += [E.NOT_CONTROLLER, E.STALE_BROKER_EPOCH]
+        brokers.refuses += [ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH]
         await trio.sleep(1)
-        assert await brokers[1].produce(b"0") is E.NONE, "and the write waits no longer than that"
+        assert await brokers[1].produce(b"0") is ErrorCode.NONE, "and the write waits no longer than that"
         assert 3 < trio.current_time() < 4.5
         assert brokers.partition().isr == (1, 2)
         brokers.cut.clear()
@@ -131,14 +131,14 @@ def test_under_min_isr_refuses_acks_all_and_commits_none(members: int) -> None:
     brokers = BrokerCluster(min_insync_replicas=str(members))
 
     async def scenario() -> None:
-        assert await brokers[1].produce(b"0") is E.NONE
+        assert await brokers[1].produce(b"0") is ErrorCode.NONE
         others = range(2, 3 - members + 2 + 1)
         for number in others:
             brokers[number].kill()
             brokers.fence(number)
         await wait_until(lambda: len(brokers[1].replica.state.isr.maximal_isr) == members - 1)  # type: ignore[union-attr]
-        assert await brokers[1].produce(b"1") is E.NOT_ENOUGH_REPLICAS
-        assert await brokers[1].produce(b"1", acks=1) is E.NONE
+        assert await brokers[1].produce(b"1") is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await brokers[1].produce(b"1", acks=1) is ErrorCode.NONE
         assert brokers[1].log.high_watermark == 1
         for number in others:
             brokers[number].start()
@@ -156,7 +156,7 @@ def test_empty_follower_starts_at_leaders_log_start() -> None:
         brokers.fence(3)
         brokers[3].env.memory = type(brokers[3].env.memory)(brokers[3].env._rng, brokers[3].env.now_ms)
         for value in numbered(6):
-            assert await brokers[1].produce(value) is E.NONE
+            assert await brokers[1].produce(value) is ErrorCode.NONE
         assert brokers[1].log.maybe_increment_log_start_offset(4)
         brokers[3].start()
         brokers.register()
@@ -175,7 +175,7 @@ def test_empty_follower_starts_with_whole_batch_at_leaders_log_start() -> None:
         brokers.fence(3)
         brokers[3].env.memory = type(brokers[3].env.memory)(brokers[3].env._rng, brokers[3].env.now_ms)
         for first in (0, 3, 6):
-            assert await brokers[1].produce(*numbered(3, first)) is E.NONE
+            assert await brokers[1].produce(*numbered(3, first)) is ErrorCode.NONE
         assert brokers[1].log.maybe_increment_log_start_offset(5)
         brokers[3].start()
         brokers.register()
@@ -207,7 +207,7 @@ def test_unclean_leader_truncates_other_replicas() -> None:
         brokers[3].kill()
         brokers.fence(3)
         for value in numbered(4):
-            assert await brokers[1].produce(value) is E.NONE
+            assert await brokers[1].produce(value) is ErrorCode.NONE
         for number in (1, 2):
             brokers[number].kill()
         brokers[3].start()
@@ -218,7 +218,7 @@ def test_unclean_leader_truncates_other_replicas() -> None:
         brokers.register()
         await wait_until(lambda: 1 in brokers.partition().isr)
         assert brokers[1].values() == []
-        assert await brokers[3].produce(b"new") is E.NONE
+        assert await brokers[3].produce(b"new") is ErrorCode.NONE
         brokers[2].start()
         brokers.register()
         await wait_until(lambda: 2 in brokers.partition().isr)
@@ -234,7 +234,7 @@ def test_leadership_changes_keep_all_records_on_all_replicas() -> None:
         for turn, leader in enumerate((2, 3, 1, 3, 2, 1)):
             brokers.commit_partition(leader=leader)
             await wait_until(lambda: brokers.leader.is_leader)
-            assert await brokers.leader.produce(*numbered(2, 2 * turn)) is E.NONE
+            assert await brokers.leader.produce(*numbered(2, 2 * turn)) is ErrorCode.NONE
         for number in (1, 2, 3):
             assert brokers[number].values() == numbered(12)
         await wait_until(lambda: all(brokers[n].log.high_watermark == 12 for n in (1, 2, 3)))
@@ -249,7 +249,7 @@ def test_append_short_of_descriptors_is_retried_by_follower() -> None:
     brokers = BrokerCluster()
 
     async def scenario() -> None:
-        assert await brokers[1].produce(b"0") is E.NONE
+        assert await brokers[1].produce(b"0") is ErrorCode.NONE
         left = [3]
 
         def fault(label: str, path: str) -> OSError | None:
@@ -259,7 +259,7 @@ def test_append_short_of_descriptors_is_retried_by_follower() -> None:
             return None
 
         brokers[2].env.disk.fault = fault
-        assert await brokers[1].produce(b"1") is E.NONE
+        assert await brokers[1].produce(b"1") is ErrorCode.NONE
         assert left == [0]
         assert 2.5 < trio.current_time() < 4.5, "a second each time"
         assert brokers[2].values() == numbered(2)
@@ -271,10 +271,10 @@ def test_follower_disk_error_reports_directory_and_stops_fetching() -> None:
     brokers = BrokerCluster()
 
     async def scenario() -> None:
-        assert await brokers[1].produce(b"0") is E.NONE
+        assert await brokers[1].produce(b"0") is ErrorCode.NONE
         brokers[2].env.disk.fault = lambda call, path: OSError(errno.EIO, "injected") if "/t-0/" in path else None
         brokers.fence(3)
-        assert await brokers[1].produce(b"1", timeout_ms=3000) is E.REQUEST_TIMED_OUT
+        assert await brokers[1].produce(b"1", timeout_ms=3000) is ErrorCode.REQUEST_TIMED_OUT
         assert brokers[2].failed == 1
 
     brokers.run(scenario)
@@ -286,7 +286,7 @@ def test_corrupt_bytes_of_leader_are_not_appended() -> None:
     async def scenario() -> None:
         brokers.cut.add(3)
         await trio.sleep(1)
-        assert await brokers[1].produce(b"0", acks=1) is E.NONE
+        assert await brokers[1].produce(b"0", acks=1) is ErrorCode.NONE
         brokers[1].log.segments.active.file.pwrite(b"\xff", 62)
         brokers.cut.clear()
         await trio.sleep(5)
@@ -310,7 +310,7 @@ def test_flush_of_moved_follower_log_syncs_it_in_its_new_directory() -> None:
             return await wait(work, lane)
 
         broker.env.in_thread = moves
-        assert await brokers[1].produce(b"0") is E.NONE
+        assert await brokers[1].produce(b"0") is ErrorCode.NONE
         assert (broker.log.directory, broker.log.recovery_point) == ("/b/t-0", 1)
 
     brokers.run(scenario)
@@ -335,7 +335,7 @@ def test_flush_error_of_moved_log_fails_its_old_directory_only() -> None:
         broker.env.in_thread = breaks
         for fetcher in broker.fetchers._fetchers.values():
             fetcher._dependencies = fetcher._dependencies._replace(fail=lambda error, log: failed.append(log.directory))
-        assert await brokers[1].produce(b"0") is E.NONE
+        assert await brokers[1].produce(b"0") is ErrorCode.NONE
         assert (broker.log.directory, broker.log.recovery_point) == ("/b/t-0", 1)
 
     brokers.run(scenario)
@@ -359,7 +359,7 @@ def test_follower_with_flush_messages_fetches_only_after_sync() -> None:
 
             env.in_thread = slow
         began = trio.current_time()
-        assert await brokers[1].produce(b"0") is E.NONE
+        assert await brokers[1].produce(b"0") is ErrorCode.NONE
         assert trio.current_time() - began >= 0.5
         assert synced == [1, 1]
         assert [brokers[n].log.recovery_point for n in (2, 3)] == [1, 1]

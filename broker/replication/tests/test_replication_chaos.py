@@ -10,7 +10,7 @@ import trio
 
 from ottla.broker.replication.partition_state import LeaderState
 from ottla.broker.replication.tests.broker_cluster import BrokerCluster, wait_until
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 
 SEEDS = int(os.environ.get("REPLICATION_SEEDS", "3"))
 STEPS = 25
@@ -33,7 +33,7 @@ class ReplicationChaos:
             self.sent += 1
             if leader.is_up and leader.is_leader:
                 with trio.move_on_after(3):
-                    if await leader.produce(value, timeout_ms=2000) is E.NONE and leader.is_up:
+                    if await leader.produce(value, timeout_ms=2000) is ErrorCode.NONE and leader.is_up:
                         self.acked.append(value)
             await trio.sleep(0.01)
 
@@ -87,7 +87,7 @@ class ReplicationChaos:
         brokers.commit_partition()  # isolated brokers receive the metadata now
         await wait_until(lambda: brokers.leader.is_leader)
         await wait_until(lambda: set(brokers.partition().isr) == {1, 2, 3}, 60)
-        while await brokers.leader.produce(b"last") is not E.NONE:  # noqa: ASYNC110
+        while await brokers.leader.produce(b"last") is not ErrorCode.NONE:  # noqa: ASYNC110
             await trio.sleep(0.1)
         logs = [brokers[number].values() for number in (1, 2, 3)]
         assert logs[0] == logs[1] == logs[2]

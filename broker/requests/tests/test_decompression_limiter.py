@@ -18,7 +18,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import NOW
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.record_batch import records
 from ottla.wire.record_batch.compression import CompressionType
 
@@ -179,8 +179,8 @@ def test_list_offsets_waits_for_slot_to_decompress_large_batch() -> None:
         log.set_high_watermark(log.log_end_offset)
 
     def ask(name: str) -> Awaitable[Any] | Any:
-        wanted = lo.ListOffsetsTopic(name, [lo.ListOffsetsPartition(0, -1, NOW + 7)])
-        return list_offsets.handle(fixture.context(ApiKey.LIST_OFFSETS, 7), lo.ListOffsetsRequest(-1, 0, [wanted]))
+        wanted = ListOffsetsTopic(name, [ListOffsetsPartition(0, -1, NOW + 7)])
+        return list_offsets.handle(fixture.context(ApiKey.LIST_OFFSETS, 7), ListOffsetsRequest(-1, 0, [wanted]))
 
     for answer in held_up(fixture, ask, much="c", little="d"):
         assert [x.offset for topic in answer.topics for x in topic.partitions] == [1]

@@ -12,7 +12,7 @@ from ottla.broker.share_partitions.tests.test_share_partition import SharePartit
 from ottla.broker.tests.handler_fixture import VirtualEnv
 from ottla.env.disk import FileSlice
 from ottla.wire.errors import ProtocolError
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
 def part_of(*batches: bytes) -> FileSlice:
@@ -25,7 +25,7 @@ def part_of(*batches: bytes) -> FileSlice:
 
 
 def batch(base_offset: int, count: int, value: bytes = b"value") -> bytes:
-    raw = bytearray(r.build_batch([r.NewRecord(None, value, 5)] * count))
+    raw = bytearray(build_batch([NewRecord(None, value, 5)] * count))
     raw[:8] = base_offset.to_bytes(8, "big")
     return bytes(raw)
 

@@ -16,14 +16,13 @@ from ottla.broker.tests.transaction_coordinator_fixture import (
     wait_until_idle,
 )
 from ottla.broker.transactions import marker_sender
-from ottla.broker.transactions import records as tr
 from ottla.broker.transactions.coordinator import state_machine_of
-from ottla.broker.transactions.records import TransactionRecord
+from ottla.broker.transactions.records import TransactionRecord, encode
 from ottla.broker.transactions.transaction_metadata import S, TransactionMetadata, TransactionState
 from ottla.jobs.state_machine import RECORDS_PER_STEP
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 MANY = 1_100
 A_TURN = 200
@@ -37,9 +36,9 @@ def written(node: TransactionCoordinatorNode, state: TransactionState, *numbers:
         txn = TransactionMetadata(
             number, 1, 1_000, state, parts, NOW_MS - 5_000, NOW_MS - 5_000, client_transaction_version=2
         )
-        key, value = tr.encode(TransactionRecord(f"x-{number}", txn), 2)
-        items.append(r.NewRecord(key, value, NOW_MS))
-    node.replica.append(bytearray(r.build_batch(items)), NOW_MS, AppendOrigin.COORDINATOR)
+        key, value = encode(TransactionRecord(f"x-{number}", txn), 2)
+        items.append(NewRecord(key, value, NOW_MS))
+    node.replica.append(bytearray(build_batch(items)), NOW_MS, AppendOrigin.COORDINATOR)
     if committed:
         node.replica.log.set_high_watermark(node.replica.log.log_end_offset)
     node.transactions.on_election(node.replica)

@@ -6,8 +6,14 @@ import pytest
 
 from ottla.broker.coordinator.events import TimerExpired
 from ottla.broker.groups.classic.classic_group import ClassicGroupState
-from ottla.broker.groups.consumer import records as cr
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember, ConsumerMemberState
+from ottla.broker.groups.consumer.records import (
+    current_assignment_record,
+    epoch_record,
+    member_record,
+    partition_metadata_tombstone,
+    target_assignment_epoch_record,
+)
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
 from ottla.wire.errors import ErrorCode
@@ -20,22 +26,22 @@ METADATA = b"\x00\x00" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff"
 def shard_of(*protocols: list[str], **more: str) -> ConsumerGroupShard:
     """Return a shard with a group of members with these classic protocols, and "new" of the consumer protocol."""
     shard = ConsumerGroupShard()
-    records = [cr.epoch_record("g", 5, 0), cr.target_assignment_epoch_record("g", 5, 0)]
+    records = [epoch_record("g", 5, 0), target_assignment_epoch_record("g", 5, 0)]
     for number, names in enumerate(protocols):
         classic = consumer_group_records.ClassicMemberMetadata(
             10_000, [consumer_group_records.ClassicProtocol(name, METADATA) for name in names]
         )
         records.append(
-            cr.member_record(
+            member_record(
                 "g",
                 ConsumerGroupMember(
                     f"m{number}", subscribed_topic_names=frozenset("t"), classic_metadata=classic, **more
                 ),
             )
         )  # type: ignore[arg-type]
-    records.append(cr.member_record("g", ConsumerGroupMember("new", subscribed_topic_names=frozenset("t"), **more)))  # type: ignore[arg-type]
+    records.append(member_record("g", ConsumerGroupMember("new", subscribed_topic_names=frozenset("t"), **more)))  # type: ignore[arg-type]
     records += [
-        cr.current_assignment_record(
+        current_assignment_record(
             "g", ConsumerGroupMember(name, epoch=5, previous_epoch=5, state=ConsumerMemberState.STABLE)
         )
         for name in [*(f"m{number}" for number in range(len(protocols))), "new"]
@@ -80,7 +86,7 @@ def test_heartbeat_with_unknown_assignor_returns_unknown_server_error() -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [cr.partition_metadata_tombstone("g"), GroupRecord(consumer_group_records.ConsumerGroupMetadataKey("g"), None)],
+    [partition_metadata_tombstone("g"), GroupRecord(consumer_group_records.ConsumerGroupMetadataKey("g"), None)],
 )
 def test_tombstone_of_unknown_group_is_ignored(record: GroupRecord) -> None:
     shard = ConsumerGroupShard()

@@ -19,21 +19,22 @@ from ottla.broker.tests.consumer_group_fixture import (
 )
 from ottla.broker.tests.handler_fixture import topic_id_of
 from ottla.wire.codec import compiler
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import consumer_protocol as cp
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import consumer_group_heartbeat, join_group, leave_group, sync_group
 from ottla.wire.messages import heartbeat as old
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import sync_group as s
+from ottla.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
 
 T = topic_id_of("t")
 IMAGE = image_of({"t": 6})
 
 
 def subscription_of(owned: list[int] | None = None, topics: tuple[str, ...] = ("t",), version: int = 3) -> bytes:
-    rows = [cp.ConsumerProtocolSubscriptionTopicPartition("t", owned)] if owned else []
-    body = cp.ConsumerProtocolSubscription(list(topics), None, rows)
+    rows = [ConsumerProtocolSubscriptionTopicPartition("t", owned)] if owned else []
+    body = ConsumerProtocolSubscription(list(topics), None, rows)
     return version.to_bytes(2, "big") + compiler.encode(body, version)
 
 
@@ -47,32 +48,34 @@ class ClassicMemberClient:
         self.name, self.generation = "", -1
         self.owned: list[int] = []
 
-    def join(self, **fields: Any) -> j.JoinGroupResponse | None:
-        protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", subscription_of(self.owned, self.topics))]
-        request = j.JoinGroupRequest("g", 10_000, 30_000, self.name, self.instance, "consumer", protocols)
+    def join(self, **fields: Any) -> join_group.JoinGroupResponse | None:
+        protocols = [
+            join_group.JoinGroupRequestProtocol("cooperative-sticky", subscription_of(self.owned, self.topics))
+        ]
+        request = join_group.JoinGroupRequest("g", 10_000, 30_000, self.name, self.instance, "consumer", protocols)
         for name, value in fields.items():
             setattr(request, name, value)
-        answer: j.JoinGroupResponse | None = self.shard.call(request, 9)
+        answer: join_group.JoinGroupResponse | None = self.shard.call(request, 9)
         if answer is not None and answer.member_id:
             self.name = answer.member_id
         if answer is not None and not answer.error_code:
             self.generation = answer.generation_id
         return answer
 
-    def enter(self) -> j.JoinGroupResponse:
+    def enter(self) -> join_group.JoinGroupResponse:
         answer = self.join()
-        if answer is not None and answer.error_code == E.MEMBER_ID_REQUIRED:
+        if answer is not None and answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             answer = self.join()
         assert answer is not None
         return answer
 
-    def sync(self, shares: dict[str, list[int]] | None = None) -> s.SyncGroupResponse:
+    def sync(self, shares: dict[str, list[int]] | None = None) -> sync_group.SyncGroupResponse:
         rows = [
-            s.SyncGroupRequestAssignment(name, consumer_protocol.encode_assignment({T: numbers}, IMAGE, 3))
+            sync_group.SyncGroupRequestAssignment(name, consumer_protocol.encode_assignment({T: numbers}, IMAGE, 3))
             for name, numbers in (shares or {}).items()
         ]
-        request = s.SyncGroupRequest("g", self.generation, self.name, self.instance, "consumer", None, rows)
-        answer: s.SyncGroupResponse = self.shard.call(request, 5)
+        request = sync_group.SyncGroupRequest("g", self.generation, self.name, self.instance, "consumer", None, rows)
+        answer: sync_group.SyncGroupResponse = self.shard.call(request, 5)
         if not answer.error_code:
             given = decode_partitions(answer.assignment)
             self.owned = sorted(number for row in given for number in row.partitions)
@@ -82,7 +85,7 @@ class ClassicMemberClient:
         """Send a heartbeat and follow its result."""
         answer = self.shard.call(old.HeartbeatRequest("g", self.generation, self.name, self.instance), 4)
         code: int = answer.error_code
-        if code == E.REBALANCE_IN_PROGRESS:
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
             joined = self.join()
             if joined is not None and not joined.error_code:
                 self.sync()
@@ -139,7 +142,7 @@ def test_consumer_heartbeat_converts_classic_group_to_consumer_group() -> None:
 @pytest.mark.behaviour("C-190")
 @pytest.mark.parametrize(
     ("settings", "code"),
-    [({"allows_upgrade": False}, E.GROUP_ID_NOT_FOUND), ({"max_size": 1}, E.GROUP_ID_NOT_FOUND)],
+    [({"allows_upgrade": False}, ErrorCode.GROUP_ID_NOT_FOUND), ({"max_size": 1}, ErrorCode.GROUP_ID_NOT_FOUND)],
 )
 def test_upgrade_disabled_or_over_max_size_keeps_classic_group(settings: dict[str, Any], code: int) -> None:
     shard, (a, _) = classic_group()
@@ -158,21 +161,21 @@ def test_upgrade_with_undecodable_metadata_keeps_classic_group(wrong: str) -> No
     elif wrong == "words":
         group.members[a.name].protocols = [("cooperative-sticky", b"\x00")]
     else:
-        given = cp.ConsumerProtocolAssignment([], b"sticky")
+        given = ConsumerProtocolAssignment([], b"sticky")
         group.members[a.name].assignment = b"\x00\x03" + compiler.encode(given, 3)
     written = len(shard.log)
-    assert shard.heartbeat("new", 0).error_code == E.GROUP_ID_NOT_FOUND
+    assert shard.heartbeat("new", 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert len(shard.log) == written
 
 
 @pytest.mark.behaviour("C-190")
 def test_upgrade_answers_pending_join_rebalance_in_progress() -> None:
     shard, (a, b) = classic_group()
-    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", subscription_of())]
-    shard.send("waits", j.JoinGroupRequest("g", 10_000, 30_000, a.name, None, "consumer", protocols), 9)
+    protocols = [join_group.JoinGroupRequestProtocol("cooperative-sticky", subscription_of())]
+    shard.send("waits", join_group.JoinGroupRequest("g", 10_000, 30_000, a.name, None, "consumer", protocols), 9)
     assert "waits" not in shard.answers
     assert shard.heartbeat("new", 0).error_code == 0
-    assert shard.answers["waits"].error_code == E.REBALANCE_IN_PROGRESS
+    assert shard.answers["waits"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert b.name in shard.consumer.members
 
 
@@ -184,7 +187,8 @@ def test_classic_member_joins_consumer_group() -> None:
     a = ClassicMemberClient(shard)
     refused = a.join()
     assert refused is not None
-    assert (refused.error_code, bool(refused.member_id), refused.generation_id) == (E.MEMBER_ID_REQUIRED, True, -1)
+    assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert (bool(refused.member_id), refused.generation_id) == (True, -1)
     joined = a.join()
     assert joined is not None
     assert (joined.error_code, joined.generation_id, joined.protocol_type) == (0, 3, "consumer")
@@ -212,15 +216,15 @@ def test_classic_member_join_is_refused_when_incompatible(fields: dict[str, Any]
     shard.heartbeat("new", 0)
     answer = ClassicMemberClient(shard).join(**fields)
     assert answer is not None
-    assert answer.error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_classic_member_join_before_v4_without_id_is_accepted() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("new", 0)
-    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", subscription_of())]
-    request = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
-    assert shard.call(request, 3, new_member_id="fresh").error_code == E.NONE
+    protocols = [join_group.JoinGroupRequestProtocol("cooperative-sticky", subscription_of())]
+    request = join_group.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
+    assert shard.call(request, 3, new_member_id="fresh").error_code == ErrorCode.NONE
     assert set(shard.consumer.members) == {"new", "fresh"}
 
 
@@ -228,7 +232,7 @@ def test_classic_member_join_before_v4_without_id_is_accepted() -> None:
 def test_classic_member_join_with_policy_of_one_direction_is_accepted(refused: str) -> None:
     shard = ConsumerGroupShard(**{refused: False})
     shard.heartbeat("new", 0)
-    assert ClassicMemberClient(shard).enter().error_code == E.NONE
+    assert ClassicMemberClient(shard).enter().error_code == ErrorCode.NONE
 
 
 @pytest.mark.behaviour("C-172")
@@ -236,19 +240,19 @@ def test_classic_member_id_in_consumer_group_is_base64_uuid() -> None:
     """An id has 22 letters here; in classic groups the client id and a UUID of 36."""
     shard = ConsumerGroupShard()
     shard.heartbeat("new", 0)
-    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", subscription_of())]
-    request = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
+    protocols = [join_group.JoinGroupRequestProtocol("cooperative-sticky", subscription_of())]
+    request = join_group.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
     answer = shard.call(request, 9, new_member_id="00010203-0405-0607-0809-0a0b0c0d0e0f")
-    assert (answer.error_code, answer.member_id) == (E.MEMBER_ID_REQUIRED, "AAECAwQFBgcICQoLDA0ODw")
+    assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "AAECAwQFBgcICQoLDA0ODw")
 
 
 def test_classic_members_must_share_a_protocol() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("new", 0)
     ClassicMemberClient(shard).enter()
-    other = ClassicMemberClient(shard).join(protocols=[j.JoinGroupRequestProtocol("range", subscription_of())])
+    other = ClassicMemberClient(shard).join(protocols=[join_group.JoinGroupRequestProtocol("range", subscription_of())])
     assert other is not None
-    assert other.error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    assert other.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def mixed() -> tuple[ConsumerGroupShard, ConsumerMemberClient, ClassicMemberClient]:
@@ -275,11 +279,11 @@ def test_classic_requests_check_member_and_generation() -> None:
         return code
 
     assert beat(a.name, a.generation) == 0
-    assert beat(a.name, a.generation - 1) == E.ILLEGAL_GENERATION
-    assert beat("nobody", a.generation) == E.UNKNOWN_MEMBER_ID
-    assert beat("new", new.epoch) == E.UNKNOWN_MEMBER_ID
-    for name, code in (("range", E.INCONSISTENT_GROUP_PROTOCOL), ("cooperative-sticky", 0)):
-        sync = s.SyncGroupRequest("g", a.generation, a.name, None, "consumer", name)
+    assert beat(a.name, a.generation - 1) == ErrorCode.ILLEGAL_GENERATION
+    assert beat("nobody", a.generation) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat("new", new.epoch) == ErrorCode.UNKNOWN_MEMBER_ID
+    for name, code in (("range", ErrorCode.INCONSISTENT_GROUP_PROTOCOL), ("cooperative-sticky", 0)):
+        sync = sync_group.SyncGroupRequest("g", a.generation, a.name, None, "consumer", name)
         assert shard.call(sync, 5).error_code == code
 
 
@@ -290,9 +294,12 @@ def test_classic_member_rebalance_timeout_removes_it() -> None:
     new.beat()
     call = old.HeartbeatRequest("g", a.generation, a.name)
     for _ in range(4):
-        assert shard.call(call, 4).error_code == E.REBALANCE_IN_PROGRESS
+        assert shard.call(call, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS
         shard.wait(7_000)
-    assert shard.call(s.SyncGroupRequest("g", a.generation, a.name), 5).error_code == E.REBALANCE_IN_PROGRESS
+    assert (
+        shard.call(sync_group.SyncGroupRequest("g", a.generation, a.name), 5).error_code
+        == ErrorCode.REBALANCE_IN_PROGRESS
+    )
     shard.wait(2_000)
     assert a.name not in shard.consumer.members
 
@@ -317,7 +324,7 @@ def test_static_classic_member_is_replaced_by_consumer_member() -> None:
     assert (answer.error_code, answer.member_id) == (0, "x")
     assert set(shard.consumer.members) == {"new", a.name, "x"}
     assert shard.consumer.members["x"].classic_metadata is None
-    assert static.beat() == E.FENCED_INSTANCE_ID
+    assert static.beat() == ErrorCode.FENCED_INSTANCE_ID
     assert new.beat().error_code == 0
 
 
@@ -327,14 +334,10 @@ def test_leave_group_of_several_members_bumps_epoch_once() -> None:
     b = ClassicMemberClient(shard, "i")
     b.join()
     epoch = shard.consumer.epoch
-    identity = [
-        lg.MemberIdentity(a.name),
-        lg.MemberIdentity("", "i"),
-        lg.MemberIdentity("nobody"),
-        lg.MemberIdentity("", "z"),
-    ]
-    answer = shard.call(lg.LeaveGroupRequest("g", members=identity), 5)
-    assert [row.error_code for row in answer.members] == [0, 0, E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID]
+    ids = [(a.name, None), ("", "i"), ("nobody", None), ("", "z")]
+    identity = [leave_group.MemberIdentity(member, instance) for member, instance in ids]
+    answer = shard.call(leave_group.LeaveGroupRequest("g", members=identity), 5)
+    assert [row.error_code for row in answer.members] == [0, 0] + [ErrorCode.UNKNOWN_MEMBER_ID] * 2
     assert (set(shard.consumer.members), shard.consumer.epoch) == ({"new"}, epoch + 1)
     reconcile_members(new)
     assert new.owned == {"t": [0, 1, 2, 3, 4, 5]}
@@ -342,7 +345,7 @@ def test_leave_group_of_several_members_bumps_epoch_once() -> None:
 
 def test_classic_member_continues_with_consumer_protocol() -> None:
     shard, _, a = mixed()
-    rows = [hb.ConsumerGroupHeartbeatRequestTopicPartitions(T, a.owned)]
+    rows = [consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions(T, a.owned)]
     answer = shard.heartbeat(a.name, a.generation, topic_partitions=rows)
     assert (answer.error_code, assignment_by_letter(answer.assignment)) == (0, None)
     member = shard.consumer.members[a.name]

@@ -14,8 +14,8 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import encode_request, parse_request
-from ottla.wire.messages import alter_configs as ac
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import alter_configs as replacing_messages
+from ottla.wire.messages import incremental_alter_configs as incremental_messages
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 REQUEST, CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
@@ -37,8 +37,12 @@ class AlterConfigsNode(HandlerFixture):
     async def _forward(self, context: Any, request: Any) -> Any:
         self.forwarded += [(x.resource_type, x.resource_name) for x in request.resources]
         self.frames.append(bytes(context.frame))
-        legacy = isinstance(request, ac.AlterConfigsRequest)
-        row, answer = (ac, ac.AlterConfigsResponse) if legacy else (ia, ia.IncrementalAlterConfigsResponse)
+        legacy = isinstance(request, replacing_messages.AlterConfigsRequest)
+        row, answer = (
+            (replacing_messages, replacing_messages.AlterConfigsResponse)
+            if legacy
+            else (incremental_messages, incremental_messages.IncrementalAlterConfigsResponse)
+        )
         rows = [
             row.AlterConfigsResourceResponse(FORWARDED, None, x.resource_type, x.resource_name)
             for x in request.resources
@@ -46,7 +50,7 @@ class AlterConfigsNode(HandlerFixture):
         return answer(responses=rows)
 
     def answers(self, request: Any) -> list[tuple[int, str | None, int, str]]:
-        legacy = isinstance(request, ac.AlterConfigsRequest)
+        legacy = isinstance(request, replacing_messages.AlterConfigsRequest)
         key = ApiKey.ALTER_CONFIGS if legacy else ApiKey.INCREMENTAL_ALTER_CONFIGS
         handler: Any = alter_configs if legacy else incremental_alter_configs
         version = 2 if legacy else 1
@@ -60,12 +64,16 @@ class AlterConfigsNode(HandlerFixture):
         return [(r.error_code, r.error_message, r.resource_type, r.resource_name) for r in rows]
 
 
-def changed(kind: int, name: str, *changes: tuple[str, int, str | None]) -> ia.AlterConfigsResource:
-    return ia.AlterConfigsResource(kind, name, [ia.AlterableConfig(*x) for x in changes])
+def changed(kind: int, name: str, *changes: tuple[str, int, str | None]) -> incremental_messages.AlterConfigsResource:
+    return incremental_messages.AlterConfigsResource(
+        kind, name, [incremental_messages.AlterableConfig(*x) for x in changes]
+    )
 
 
-def replaced(kind: int, name: str, values: Mapping[str, str | None]) -> ac.AlterConfigsResource:
-    return ac.AlterConfigsResource(kind, name, [ac.AlterableConfig(*x) for x in values.items()])
+def replaced(kind: int, name: str, values: Mapping[str, str | None]) -> replacing_messages.AlterConfigsResource:
+    return replacing_messages.AlterConfigsResource(
+        kind, name, [replacing_messages.AlterableConfig(*x) for x in values.items()]
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,8 +130,12 @@ def replaced(kind: int, name: str, values: Mapping[str, str | None]) -> ac.Alter
 )
 def test_config_resource_is_forwarded_or_refused_as_by_kafka(resource: Any, code: int, why: str | None) -> None:
     node = AlterConfigsNode()
-    legacy = isinstance(resource, ac.AlterConfigsResource)
-    request: Any = ac.AlterConfigsRequest([resource]) if legacy else ia.IncrementalAlterConfigsRequest([resource])
+    legacy = isinstance(resource, replacing_messages.AlterConfigsResource)
+    request: Any = (
+        replacing_messages.AlterConfigsRequest([resource])
+        if legacy
+        else incremental_messages.IncrementalAlterConfigsRequest([resource])
+    )
     assert node.answers(request) == [(code, why, resource.resource_type, resource.resource_name)]
     assert bool(node.forwarded) == (code == FORWARDED)
 
@@ -131,18 +143,20 @@ def test_config_resource_is_forwarded_or_refused_as_by_kafka(resource: Any, code
 def test_partly_refused_request_forwards_remaining_resources() -> None:
     node = AlterConfigsNode()
     bad, good = changed(4, "2"), changed(2, "t", ("retention.ms", SET, "5"))
-    rows = node.answers(ia.IncrementalAlterConfigsRequest([bad, good], validate_only=True))
+    rows = node.answers(incremental_messages.IncrementalAlterConfigsRequest([bad, good], validate_only=True))
     assert [(row[0], row[3]) for row in rows] == [(FORWARDED, "t"), (REQUEST, "2")]
     assert node.forwarded == [(2, "t")]
     head = parse_request(memoryview(node.frames[0]))
     assert (head.key, head.version, head.correlation_id, head.client_id) == (44, 1, 7, "c")
-    sent: Any = compiler.decode(ia.IncrementalAlterConfigsRequest, 1, node.frames[0], head.body_position)[0]
-    assert sent == ia.IncrementalAlterConfigsRequest([good], validate_only=True)
+    sent: Any = compiler.decode(
+        incremental_messages.IncrementalAlterConfigsRequest, 1, node.frames[0], head.body_position
+    )[0]
+    assert sent == incremental_messages.IncrementalAlterConfigsRequest([good], validate_only=True)
 
 
 def test_resource_named_twice_is_refused_each_time() -> None:
     node = AlterConfigsNode()
     again = changed(2, "t", ("retention.ms", SET, "5"))
-    rows = node.answers(ia.IncrementalAlterConfigsRequest([again, again]))
+    rows = node.answers(incremental_messages.IncrementalAlterConfigsRequest([again, again]))
     assert rows == [(REQUEST, "Each resource must appear at most once.", 2, "t")] * 2
     assert not node.forwarded

@@ -16,7 +16,7 @@ from ottla.broker.storage.tiered.tests.remote_reads_fixture import TieredFixture
 from ottla.broker.tests.handler_fixture import as_decoded
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
@@ -87,12 +87,12 @@ def test_delete_records_in_either_tier_advances_the_log_start_offset(
     log = fixture.log()
     assert (log.log_start_offset, log.local_log_start_offset, log.segments.base_offsets) == (low, local, bases)
     assert fixture.services.log_dirs.written == {"t-0": low}
-    assert fetch_error(fixture, low - 1) == E.OFFSET_OUT_OF_RANGE
+    assert fetch_error(fixture, low - 1) == ErrorCode.OFFSET_OUT_OF_RANGE
     assert low == 150 or fetch_error(fixture, low) == 0
 
 
 def test_delete_records_above_the_high_watermark_changes_nothing(fixture: TieredFixture) -> None:
-    assert delete(fixture, 151) == (E.OFFSET_OUT_OF_RANGE, -1)
+    assert delete(fixture, 151) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert delete(fixture, 40) == (0, 40)
     assert delete(fixture, 30) == (0, 40)
     assert fixture.log().log_start_offset == 40

@@ -15,7 +15,7 @@ from ottla.broker.tests.handler_fixture import HandlerFixture
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.log.log_config import LogConfig
 from ottla.log.tests.log_fixtures import append_committed, make_batch, make_transactional_batch
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 
 SIZE = len(make_batch(10))
 
@@ -67,16 +67,16 @@ def test_fetch_min_bytes_above_the_available_bytes_waits(fixture: HandlerFixture
 
 
 UNREADABLE = [
-    pytest.param(("t", 7, 0), 18, E.UNKNOWN_TOPIC_OR_PARTITION, id="no such partition"),
-    pytest.param(("nowhere", 0, 0), 18, E.UNKNOWN_TOPIC_ID, id="no such topic id"),
-    pytest.param(("nowhere", 0, 0), 12, E.UNKNOWN_TOPIC_OR_PARTITION, id="no such topic"),
-    pytest.param(("secret", 0, 0), 18, E.TOPIC_AUTHORIZATION_FAILED, id="not authorized"),
+    pytest.param(("t", 7, 0), 18, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="no such partition"),
+    pytest.param(("nowhere", 0, 0), 18, ErrorCode.UNKNOWN_TOPIC_ID, id="no such topic id"),
+    pytest.param(("nowhere", 0, 0), 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="no such topic"),
+    pytest.param(("secret", 0, 0), 18, ErrorCode.TOPIC_AUTHORIZATION_FAILED, id="not authorized"),
 ]
 
 
 @pytest.mark.parametrize(("part", "version", "code"), UNREADABLE)
 def test_fetch_of_unreadable_partition_waits_only_with_other_partitions(
-    fixture: HandlerFixture, part: tuple[str, int, int], version: int, code: E
+    fixture: HandlerFixture, part: tuple[str, int, int], version: int, code: ErrorCode
 ) -> None:
     fixture.hosted.host("secret").append(make_batch(10), 1_000_000)
     fixture.services.authorizer = SimpleNamespace(may_read=lambda context, topic: topic != "secret")
@@ -159,16 +159,16 @@ def test_delayed_fetch_is_answered_when_its_leader_epoch_is_fenced(fixture: Hand
         replica.notify_waiters()
 
     answer, took = send(fixture, request(("t", 0, 12), wait=5000, epoch=3), meanwhile=elect)
-    assert (rows_of(answer)[0].error_code, took) == (E.FENCED_LEADER_EPOCH, 0.2)
+    assert (rows_of(answer)[0].error_code, took) == (ErrorCode.FENCED_LEADER_EPOCH, 0.2)
     assert row(fixture, ("t", 0, 12), epoch=-7).error_code == 0, "any negative epoch is none"
 
 
 @pytest.mark.parametrize(
     ("each", "most", "expected"),
     [
-        pytest.param(-1, 1 << 20, [(E.UNKNOWN_SERVER_ERROR, 0)] * 2, id="partition"),
-        pytest.param(1 << 20, -1, [(E.UNKNOWN_SERVER_ERROR, 0), (0, SIZE)], id="request"),
-        pytest.param(1 << 20, -(2**31), [(E.UNKNOWN_SERVER_ERROR, 0), (0, SIZE)], id="request, lowest"),
+        pytest.param(-1, 1 << 20, [(ErrorCode.UNKNOWN_SERVER_ERROR, 0)] * 2, id="partition"),
+        pytest.param(1 << 20, -1, [(ErrorCode.UNKNOWN_SERVER_ERROR, 0), (0, SIZE)], id="request"),
+        pytest.param(1 << 20, -(2**31), [(ErrorCode.UNKNOWN_SERVER_ERROR, 0), (0, SIZE)], id="request, lowest"),
         pytest.param(0, 0, [(0, SIZE), (0, 0)], id="zero"),
     ],
 )
@@ -188,12 +188,18 @@ def test_fetch_with_unknown_isolation_level_is_refused_as_a_whole(
     fixture: HandlerFixture, isolation: int, version: int, rows: int
 ) -> None:
     answer, took = send(fixture, request(("t", 0, 0), isolation=isolation, wait=5000), version)
-    assert (answer.error_code, took) == (E.UNKNOWN_SERVER_ERROR, 0)
-    assert [(r.error_code, r.aborted_transactions) for r in rows_of(answer)] == [(E.UNKNOWN_SERVER_ERROR, [])] * rows
+    assert (answer.error_code, took) == (ErrorCode.UNKNOWN_SERVER_ERROR, 0)
+    assert [(r.error_code, r.aborted_transactions) for r in rows_of(answer)] == [
+        (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+    ] * rows
 
 
-@pytest.mark.parametrize(("version", "code"), [(5, E.NOT_LEADER_OR_FOLLOWER), (6, E.KAFKA_STORAGE_ERROR)])
-def test_fetch_before_v6_returns_not_leader_for_storage_error(fixture: HandlerFixture, version: int, code: E) -> None:
+@pytest.mark.parametrize(
+    ("version", "code"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
+)
+def test_fetch_before_v6_returns_not_leader_for_storage_error(
+    fixture: HandlerFixture, version: int, code: ErrorCode
+) -> None:
     fixture.hosted.replicas["t", 0].log.segments.active.close()
     fixture.env.disk.fault = lambda call, path: OSError(5, "broken")
     assert row(fixture, ("t", 0, 0), version=version).error_code == code

@@ -19,8 +19,7 @@ from ottla.broker.tests.scripted_leader_fixture import leader_batch
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import FetchRequest, ReplicaState
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -63,25 +62,27 @@ def by(broker: int, offset: int, broker_epoch: int = -1, log_start: int = 0, **m
 
 ROWS = [
     # broker, its epoch, offset, more -> error, bytes
-    pytest.param(2, 70, 0, {}, E.NONE, 4 * SIZE, id="up to the log end, whatever is committed"),
-    pytest.param(2, -1, 9, {}, E.NONE, SIZE, id="without a broker epoch"),
-    pytest.param(2, 71, 9, {}, E.NONE, SIZE, id="a broker epoch this node does not know yet"),
-    pytest.param(2, 69, 0, {}, E.NOT_LEADER_OR_FOLLOWER, 0, id="an earlier process of the broker"),
-    pytest.param(3, 1, 0, {}, E.NONE, 4 * SIZE, id="of a broker that is not alive no epoch is known"),
-    pytest.param(4, -1, 0, {}, E.NOT_LEADER_OR_FOLLOWER, 0, id="not a replica"),
-    pytest.param(4, -1, 0, {"epoch": 3}, E.UNKNOWN_LEADER_EPOCH, 0, id="not a replica yet, and it names the epoch"),
-    pytest.param(4, -1, 0, {"epoch": 2}, E.FENCED_LEADER_EPOCH, 0, id="the leader epoch comes before that"),
-    pytest.param(2, -1, 13, {}, E.OFFSET_OUT_OF_RANGE, 0, id="beyond the end"),
-    pytest.param(2, -1, 12, {}, E.NONE, 0, id="at the end"),
-    pytest.param(2, -1, 12, {"isolation": 1}, E.NONE, 0, id="read committed means nothing"),
-    pytest.param(2, -1, 12, {"last_epoch": 9}, E.OFFSET_OUT_OF_RANGE, 0, id="an epoch nobody knows"),
+    pytest.param(2, 70, 0, {}, ErrorCode.NONE, 4 * SIZE, id="up to the log end, whatever is committed"),
+    pytest.param(2, -1, 9, {}, ErrorCode.NONE, SIZE, id="without a broker epoch"),
+    pytest.param(2, 71, 9, {}, ErrorCode.NONE, SIZE, id="a broker epoch this node does not know yet"),
+    pytest.param(2, 69, 0, {}, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, id="an earlier process of the broker"),
+    pytest.param(3, 1, 0, {}, ErrorCode.NONE, 4 * SIZE, id="of a broker that is not alive no epoch is known"),
+    pytest.param(4, -1, 0, {}, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, id="not a replica"),
+    pytest.param(
+        4, -1, 0, {"epoch": 3}, ErrorCode.UNKNOWN_LEADER_EPOCH, 0, id="not a replica yet, and it names the epoch"
+    ),
+    pytest.param(4, -1, 0, {"epoch": 2}, ErrorCode.FENCED_LEADER_EPOCH, 0, id="the leader epoch comes before that"),
+    pytest.param(2, -1, 13, {}, ErrorCode.OFFSET_OUT_OF_RANGE, 0, id="beyond the end"),
+    pytest.param(2, -1, 12, {}, ErrorCode.NONE, 0, id="at the end"),
+    pytest.param(2, -1, 12, {"isolation": 1}, ErrorCode.NONE, 0, id="read committed means nothing"),
+    pytest.param(2, -1, 12, {"last_epoch": 9}, ErrorCode.OFFSET_OUT_OF_RANGE, 0, id="an epoch nobody knows"),
 ]
 
 
 @pytest.mark.behaviour("R-325", "R-326")
 @pytest.mark.parametrize(("broker", "broker_epoch", "offset", "more", "code", "size"), ROWS)
 def test_follower_fetch_returns_records_or_error(
-    broker: int, broker_epoch: int, offset: int, more: dict[str, Any], code: E, size: int
+    broker: int, broker_epoch: int, offset: int, more: dict[str, Any], code: ErrorCode, size: int
 ) -> None:
     led = LeaderPartitionFixture()
     answer, _ = send(led, by(broker, offset, broker_epoch, **more))
@@ -89,7 +90,7 @@ def test_follower_fetch_returns_records_or_error(
     assert (got.error_code, len(got.records), got.aborted_transactions) == (code, size, None)
     assert answer.node_endpoints == [], "R-325"
     moved = led.leading.followers[broker].end_offset if broker in led.leading.followers else -1
-    assert moved == (offset if code is E.NONE else -1)
+    assert moved == (offset if code is ErrorCode.NONE else -1)
 
 
 @pytest.mark.parametrize(("limit", "size"), [(1, SIZE), (2 * SIZE, 2 * SIZE), (1 << 20, 4 * SIZE)])
@@ -105,12 +106,17 @@ def test_follower_fetch_with_diverged_epoch_is_not_counted() -> None:
     led = LeaderPartitionFixture(epochs=(2, 2, 3, 3))
     for offset, last_epoch, expected in ((7, 2, (2, 6)), (50, 3, (3, 12)), (50, 2, (2, 6))):
         (got,) = rows_of(send(led, by(2, offset, last_epoch=last_epoch))[0])
-        assert (got.error_code, got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (E.NONE, *expected)
+        assert (got.error_code, got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (
+            ErrorCode.NONE,
+            *expected,
+        )
         assert len(got.records) == 0
         assert led.leading.followers[2].end_offset == -1
     led.replica.log.follow_high_watermark(6)
     assert led.replica.log.maybe_increment_log_start_offset(5)
-    assert rows_of(send(led, by(2, 4, last_epoch=2))[0])[0].error_code == E.OFFSET_OUT_OF_RANGE, "below the log start"
+    assert rows_of(send(led, by(2, 4, last_epoch=2))[0])[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE, (
+        "below the log start"
+    )
 
 
 @pytest.mark.behaviour("R-327")
@@ -155,7 +161,11 @@ LESS, MORE = AlterPartitionResult(0, 3, 1, (1,)), AlterPartitionResult(0, 3, 1, 
         pytest.param(LESS, AlterPartitionOutcome.APPLIED, (1,), [12], id="who has nothing holds nothing up any more"),
         pytest.param(MORE, AlterPartitionOutcome.APPLIED, (1, 2), [], id="it is as it was"),
         pytest.param(
-            AlterPartitionResult(E.OPERATION_NOT_ATTEMPTED), AlterPartitionOutcome.REVERTED, (1, 2), [], id="not now"
+            AlterPartitionResult(ErrorCode.OPERATION_NOT_ATTEMPTED),
+            AlterPartitionOutcome.REVERTED,
+            (1, 2),
+            [],
+            id="not now",
         ),
     ],
 )
@@ -296,8 +306,8 @@ def test_consumer_fetch_at_follower_reads_up_to_its_high_watermark() -> None:
         replica.append_as_follower(batch, NOW_MS)
     replica.update_leader_offsets(3, 0)
     got = row(fixture, ("t", 0, 0), version=11)
-    assert (got.error_code, len(got.records), got.high_watermark) == (E.NONE, SIZE, 3)
-    assert row(fixture, ("t", 0, 0), version=10).error_code == E.NOT_LEADER_OR_FOLLOWER
+    assert (got.error_code, len(got.records), got.high_watermark) == (ErrorCode.NONE, SIZE, 3)
+    assert row(fixture, ("t", 0, 0), version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     async def later() -> None:
         await trio.sleep(0.2)
@@ -316,27 +326,29 @@ def test_list_offsets_of_replica_returns_log_end_offset(replica_id: int, which: 
         list_offsets.handle(led.context(ApiKey.LIST_OFFSETS, 7), ListOffsetsRequest(replica_id, 0, [wanted]))
     )
     (found,) = answer.topics[0].partitions
-    assert (found.error_code, found.offset) == (E.NONE, offset)
+    assert (found.error_code, found.offset) == (ErrorCode.NONE, offset)
 
 
 @pytest.mark.behaviour("P-43")
 @pytest.mark.parametrize(
     ("version", "timestamp", "code"),
     [
-        (11, -1, E.OFFSET_NOT_AVAILABLE),
-        (4, -1, E.LEADER_NOT_AVAILABLE),
-        (5, 0, E.OFFSET_NOT_AVAILABLE),
-        (5, NOW_MS * 9, E.OFFSET_NOT_AVAILABLE),
-        (7, -3, E.OFFSET_NOT_AVAILABLE),
-        (5, -2, E.NONE),
+        (11, -1, ErrorCode.OFFSET_NOT_AVAILABLE),
+        (4, -1, ErrorCode.LEADER_NOT_AVAILABLE),
+        (5, 0, ErrorCode.OFFSET_NOT_AVAILABLE),
+        (5, NOW_MS * 9, ErrorCode.OFFSET_NOT_AVAILABLE),
+        (7, -3, ErrorCode.OFFSET_NOT_AVAILABLE),
+        (5, -2, ErrorCode.NONE),
     ],
 )
-def test_list_offsets_at_new_leader_is_unavailable_until_commit_is_known(version: int, timestamp: int, code: E) -> None:
+def test_list_offsets_at_new_leader_is_unavailable_until_commit_is_known(
+    version: int, timestamp: int, code: ErrorCode
+) -> None:
     led = LeaderPartitionFixture()
     led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
     wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])
     request = ListOffsetsRequest(-1, 0, [wanted])
-    for expected in (code, E.NONE):
+    for expected in (code, ErrorCode.NONE):
         answer: Any = start(list_offsets.handle(led.context(ApiKey.LIST_OFFSETS, version), request))
         assert answer.topics[0].partitions[0].error_code == expected
         send(led, by(2, 12))

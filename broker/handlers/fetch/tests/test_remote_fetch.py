@@ -19,8 +19,7 @@ from ottla.broker.storage.tiered.tests.remote_reads_fixture import MAX_WAIT_MS, 
 from ottla.broker.tests.handler_fixture import as_decoded, resolve
 from ottla.log.tests.log_fixtures import make_batch, make_marker, make_transactional_batch
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import WireError
+from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages.fetch import AbortedTransaction, FetchRequest, PartitionData
 from ottla.wire.record_batch.legacy_records import iterate_any_batches
 
@@ -176,17 +175,17 @@ def test_remote_read_beyond_the_maximum_wait_returns_no_records(fixture: TieredF
 
 
 ERRORS = [
-    pytest.param(RemoteStorageError("refused"), E.UNKNOWN_SERVER_ERROR, id="store"),
-    pytest.param(CorruptRemoteSegmentError("damaged"), E.UNKNOWN_SERVER_ERROR, id="corrupt object"),
-    pytest.param(OSError(11, "no thread"), E.UNKNOWN_SERVER_ERROR, id="no thread"),
-    pytest.param(RuntimeError("queue is full"), E.UNKNOWN_SERVER_ERROR, id="queue full"),
-    pytest.param(WireError("malformed"), E.CORRUPT_MESSAGE, id="malformed batch"),
+    pytest.param(RemoteStorageError("refused"), ErrorCode.UNKNOWN_SERVER_ERROR, id="store"),
+    pytest.param(CorruptRemoteSegmentError("damaged"), ErrorCode.UNKNOWN_SERVER_ERROR, id="corrupt object"),
+    pytest.param(OSError(11, "no thread"), ErrorCode.UNKNOWN_SERVER_ERROR, id="no thread"),
+    pytest.param(RuntimeError("queue is full"), ErrorCode.UNKNOWN_SERVER_ERROR, id="queue full"),
+    pytest.param(WireError("malformed"), ErrorCode.CORRUPT_MESSAGE, id="malformed batch"),
 ]
 
 
 @pytest.mark.parametrize(("error", "code"), ERRORS)
 def test_failed_remote_read_returns_its_error_and_the_other_partitions(
-    fixture: TieredFixture, error: Exception, code: E
+    fixture: TieredFixture, error: Exception, code: ErrorCode
 ) -> None:
     fixture.remote.errors.append(error)
     rows, took = send(fixture, request(("t", 0, 0), ("local", 0, 0), wait=5000))
@@ -200,7 +199,7 @@ def test_fetch_before_the_remote_metadata_is_loaded_returns_a_retriable_error(fi
     caches = dict(fixture.remote.caches)
     fixture.remote.caches.clear()
     (row,), took = send(fixture, request(("t", 0, 0), wait=5000))
-    assert row.error_code == E.REPLICA_NOT_AVAILABLE
+    assert row.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
     assert took == pytest.approx(0.1)
     assert fixture.read_stats.fetch_errors == 1
 
@@ -216,13 +215,13 @@ def test_fetch_of_lost_remote_offset_is_out_of_range(fixture: TieredFixture) -> 
     fixture.topics["t"].load()
     fixture.remote.caches[fixture.log().topic_id, 0] = type(fixture.topics["t"].cache)()
     (row,), _ = send(fixture, request(("t", 0, 0), wait=5000))
-    assert (row.error_code, fixture.read_stats.fetch_errors) == (E.OFFSET_OUT_OF_RANGE, 0)
+    assert (row.error_code, fixture.read_stats.fetch_errors) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
 
 
 def test_fetch_below_the_log_start_offset_is_out_of_range(fixture: TieredFixture) -> None:
     fixture.log().maybe_increment_log_start_offset(40)
     rows, _ = send(fixture, request(("t", 0, 39), ("u", 0, 151), wait=5000))
-    assert [row.error_code for row in rows] == [E.OFFSET_OUT_OF_RANGE] * 2
+    assert [row.error_code for row in rows] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2
     (row,), _ = send(fixture, request(("t", 0, 40)))
     assert row.records == local_bytes(fixture, 40, 1 << 20)
 
@@ -230,7 +229,7 @@ def test_fetch_below_the_log_start_offset_is_out_of_range(fixture: TieredFixture
 def test_fetch_without_tiered_storage_on_the_broker_is_out_of_range(fixture: TieredFixture) -> None:
     fixture.services.remote_reads = None
     (row,), _ = send(fixture, request(("t", 0, 0), wait=5000))
-    assert row.error_code == E.OFFSET_OUT_OF_RANGE
+    assert row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize(("version", "replica"), [(11, 2), (NEWEST, 2), (11, -3), (14, -3)])
@@ -241,10 +240,10 @@ def test_replica_gets_offset_moved_to_tiered_storage(version: int, replica: int)
     fixture.tier()
     (row,), took = send(fixture, request(("t", 0, 0), wait=5000, replica=replica), version)
     assert (row.error_code, row.high_watermark, row.last_stable_offset, row.log_start_offset) == (
-        *(E.OFFSET_MOVED_TO_TIERED_STORAGE, 150, -1, 0),
+        *(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, 150, -1, 0),
     )
     assert (row.records, took, fixture.read_stats.fetches) == (b"", 0, 0)
-    assert fixture.sent.peer.request_errors == [E.OFFSET_MOVED_TO_TIERED_STORAGE]
+    assert fixture.sent.peer.request_errors == [ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE]
 
 
 def test_waiting_remote_fetch_is_answered_when_its_partition_is_removed(fixture: TieredFixture) -> None:
@@ -288,7 +287,7 @@ def test_very_large_fetch_reads_a_single_remote_partition(
     expected = local_bytes(fixture, 0, 1 << 20) if answered else b""
     assert [bytes(row.records) for row in rows[:2]] == [expected, b""]
     assert (len(rows[2].records), took) == (SIZE, 0)
-    assert rows[0].error_code == (0 if answered else E.UNKNOWN_SERVER_ERROR)
+    assert rows[0].error_code == (0 if answered else ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def test_failures_of_remote_reads_are_logged_once_a_second(

@@ -12,7 +12,7 @@ from ottla.broker.tests.group_coordinator_fixture import GroupCoordinatorNode, r
 from ottla.broker.tests.handler_fixture import topic_id_of
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import heartbeat as old
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -71,20 +71,20 @@ def test_consumer_group_heartbeat_generated_member_id_is_22_base64_chars() -> No
 @pytest.mark.parametrize(
     ("version", "fields", "code"),
     [
-        (1, {"group_id": " "}, E.INVALID_REQUEST),
-        (1, {"member_id": ""}, E.INVALID_REQUEST),
-        (0, {"member_id": "", "member_epoch": 1}, E.INVALID_REQUEST),
-        (0, {"member_id": "", "member_epoch": -1}, E.INVALID_REQUEST),
-        (1, {"instance_id": ""}, E.INVALID_REQUEST),
-        (1, {"rack_id": ""}, E.INVALID_REQUEST),
-        (1, {"rebalance_timeout_ms": -1}, E.INVALID_REQUEST),
-        (1, {"topic_partitions": None}, E.INVALID_REQUEST),
-        (1, {"topic_partitions": ROWS}, E.INVALID_REQUEST),
-        (1, {"subscribed_topic_names": None}, E.INVALID_REQUEST),
+        (1, {"group_id": " "}, ErrorCode.INVALID_REQUEST),
+        (1, {"member_id": ""}, ErrorCode.INVALID_REQUEST),
+        (0, {"member_id": "", "member_epoch": 1}, ErrorCode.INVALID_REQUEST),
+        (0, {"member_id": "", "member_epoch": -1}, ErrorCode.INVALID_REQUEST),
+        (1, {"instance_id": ""}, ErrorCode.INVALID_REQUEST),
+        (1, {"rack_id": ""}, ErrorCode.INVALID_REQUEST),
+        (1, {"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        (1, {"topic_partitions": None}, ErrorCode.INVALID_REQUEST),
+        (1, {"topic_partitions": ROWS}, ErrorCode.INVALID_REQUEST),
+        (1, {"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
         (1, {"subscribed_topic_names": None, "subscribed_topic_regex": ""}, 0),
-        (1, {"member_epoch": -2}, E.INVALID_REQUEST),
-        (1, {"member_epoch": -3}, E.INVALID_REQUEST),
-        (1, {"server_assignor": "sticky"}, E.UNSUPPORTED_ASSIGNOR),
+        (1, {"member_epoch": -2}, ErrorCode.INVALID_REQUEST),
+        (1, {"member_epoch": -3}, ErrorCode.INVALID_REQUEST),
+        (1, {"server_assignor": "sticky"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
         (1, {"server_assignor": "range"}, 0),
     ],
 )
@@ -95,12 +95,12 @@ def test_consumer_group_heartbeat_invalid_fields_return_error(version: int, fiel
 @pytest.mark.behaviour("C-163")
 def test_consumer_group_apis_disabled_return_unsupported_version() -> None:
     off = served(level=0)
-    assert beat(off).error_code == E.UNSUPPORTED_VERSION
+    assert beat(off).error_code == ErrorCode.UNSUPPORTED_VERSION
     described = off.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"]))
-    assert described.groups[0].error_code == E.UNSUPPORTED_VERSION
+    assert described.groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION
     without = served()
     without.fixture.config.values["group.coordinator.rebalance.protocols"] = "classic"
-    assert beat(without).error_code == E.UNSUPPORTED_VERSION
+    assert beat(without).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def forbidding(node: GroupCoordinatorNode, *names: str) -> None:
@@ -114,7 +114,7 @@ def forbidding(node: GroupCoordinatorNode, *names: str) -> None:
 
 @pytest.mark.behaviour("C-163", "C-186")
 def test_consumer_group_apis_without_permission_return_authorization_error() -> None:
-    for name, code in (("g", E.GROUP_AUTHORIZATION_FAILED), ("t", E.TOPIC_AUTHORIZATION_FAILED)):
+    for name, code in (("g", ErrorCode.GROUP_AUTHORIZATION_FAILED), ("t", ErrorCode.TOPIC_AUTHORIZATION_FAILED)):
         node = served()
         forbidding(node, name)
         assert beat(node).error_code == code
@@ -122,10 +122,10 @@ def test_consumer_group_apis_without_permission_return_authorization_error() -> 
     beat(node)
     forbidding(node, "t")
     row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"])).groups[0]
-    assert (row.error_code, row.group_id, row.members) == (E.TOPIC_AUTHORIZATION_FAILED, "g", [])
+    assert (row.error_code, row.group_id, row.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "g", [])
     forbidding(node, "g")
     row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"])).groups[0]
-    assert (row.error_code, row.group_id) == (E.GROUP_AUTHORIZATION_FAILED, "g")
+    assert (row.error_code, row.group_id) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, "g")
 
 
 @pytest.mark.behaviour("C-186")
@@ -144,8 +144,8 @@ def test_consumer_group_describe_returns_members_and_targets() -> None:
     assert [(p.topic_name, p.partitions) for p in a.assignment.topic_partitions] == [("t", [0, 1, 2])]
     assert [(p.topic_name, p.partitions) for p in a.target_assignment.topic_partitions] == [("t", [0, 1, 2])]
     assert (b.member_epoch, b.assignment.topic_partitions) == (2, [])
-    assert (absent.error_code, absent.error_message) == (E.GROUP_ID_NOT_FOUND, "Group nobody not found.")
-    assert empty.error_code == E.INVALID_GROUP_ID
+    assert (absent.error_code, absent.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group nobody not found.")
+    assert empty.error_code == ErrorCode.INVALID_GROUP_ID
 
 
 def test_classic_group_apis_report_consumer_groups() -> None:
@@ -158,17 +158,17 @@ def test_classic_group_apis_report_consumer_groups() -> None:
     assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest(types_filter=["classic"])).groups == []
     described = node.ask(ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(["g"])).groups[0]
     assert (described.error_code, described.error_message) == (
-        E.GROUP_ID_NOT_FOUND,
+        ErrorCode.GROUP_ID_NOT_FOUND,
         "Group g is not a classic group.",
     )
     deleted = node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g"])).results[0]
-    assert deleted.error_code == E.NON_EMPTY_GROUP
+    assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
 
 
 @pytest.mark.behaviour("C-184")
 @pytest.mark.parametrize(
     ("member", "epoch", "code"),
-    [(None, -1, 0), ("a", 2, 0), ("a", 1, E.STALE_MEMBER_EPOCH), ("b", 2, E.UNKNOWN_MEMBER_ID)],
+    [(None, -1, 0), ("a", 2, 0), ("a", 1, ErrorCode.STALE_MEMBER_EPOCH), ("b", 2, ErrorCode.UNKNOWN_MEMBER_ID)],
 )
 def test_offset_fetch_checks_consumer_member_epoch(member: str | None, epoch: int, code: int) -> None:
     node = served()
@@ -188,17 +188,19 @@ def test_classic_member_requests_to_consumer_group_return_unknown_member_id() ->
     beat(node)
     protocols = [JoinGroupRequestProtocol("range", b"meta")]
     join = JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
-    assert node.ask(ApiKey.JOIN_GROUP, 9, join).error_code == E.MEMBER_ID_REQUIRED
-    assert node.ask(ApiKey.HEARTBEAT, 4, old.HeartbeatRequest("g", 2, "a")).error_code == E.UNKNOWN_MEMBER_ID
+    assert node.ask(ApiKey.JOIN_GROUP, 9, join).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert node.ask(ApiKey.HEARTBEAT, 4, old.HeartbeatRequest("g", 2, "a")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert (
         node.ask(ApiKey.SYNC_GROUP, 5, SyncGroupRequest("g", 2, "a", None, "consumer", "range")).error_code
-        == E.UNKNOWN_MEMBER_ID
+        == ErrorCode.UNKNOWN_MEMBER_ID
     )
     identity = [MemberIdentity("nobody"), MemberIdentity("a")]
     left = node.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest("g", members=identity))
-    assert [row.error_code for row in left.members] == [E.UNKNOWN_MEMBER_ID, 0], "an administrator may take them out"
+    assert [row.error_code for row in left.members] == [ErrorCode.UNKNOWN_MEMBER_ID, 0], (
+        "an administrator may take them out"
+    )
     beat(node)
-    assert node.ask(ApiKey.LEAVE_GROUP, 2, LeaveGroupRequest("g", "b")).error_code == E.UNKNOWN_MEMBER_ID
+    assert node.ask(ApiKey.LEAVE_GROUP, 2, LeaveGroupRequest("g", "b")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.behaviour("C-189")
@@ -214,6 +216,6 @@ def test_empty_consumer_group_is_replaced_by_classic_member() -> None:
         assert (answer.error_code, answer.generation_id) == (0, 1)
         listed = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups
         assert [(g.group_id, g.group_type) for g in listed] == [("g", "classic")]
-        assert beat(node).error_code == E.GROUP_ID_NOT_FOUND
+        assert beat(node).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
     run(node, scenario)

@@ -17,8 +17,7 @@ from ottla.broker.tests.handler_fixture import as_decoded
 from ottla.jobs.job import Job
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -53,14 +52,14 @@ def test_list_groups_during_load_is_refused_and_heartbeats_succeed() -> None:
     batch = build_batch([NewRecord(b"\x00\x63", b"", 1)])
     node.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
     node.groups.on_election(node.replica)
-    assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert node.ask(ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "m")).error_code == 0
     described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(["g"])).groups[0]
-    assert (described.error_code, described.group_id) == (E.COORDINATOR_LOAD_IN_PROGRESS, "g")
+    assert (described.error_code, described.group_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "g")
 
     async def scenario() -> None:
         assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).error_code == 0
-        assert node.ask(ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "m")).error_code == E.UNKNOWN_MEMBER_ID
+        assert node.ask(ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "m")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     run(node, scenario)
 
@@ -82,7 +81,7 @@ def test_list_groups_with_failed_shard_lists_groups_of_others(value: bytes) -> N
         answer = node.ask(
             ApiKey.OFFSET_FETCH, 8, OffsetFetchRequest(groups=[OffsetFetchRequestGroup(lost, topics=None)])
         )
-        assert answer.groups[0].error_code == E.NOT_COORDINATOR
+        assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
 
     run(node, scenario)
 
@@ -95,7 +94,7 @@ def joined(node: GroupCoordinatorNode) -> str:
     return cast("str", answer.member_id)
 
 
-@pytest.mark.parametrize(("version", "code"), [(5, 0), (6, E.GROUP_ID_NOT_FOUND)])
+@pytest.mark.parametrize(("version", "code"), [(5, 0), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_describe_groups_describes_each_group_once(version: int, code: int) -> None:
     node = GroupCoordinatorNode()
     member = joined(node)
@@ -124,9 +123,9 @@ def test_list_and_describe_groups_wait_for_commit_and_time_out() -> None:
         assert isawaitable(listed)
         assert isawaitable(described)
         answer = await listed
-        assert (answer.error_code, answer.groups) == (E.COORDINATOR_NOT_AVAILABLE, [])
+        assert (answer.error_code, answer.groups) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
         row = (await described).groups[0]
-        assert (row.error_code, row.group_id, row.group_state) == (E.COORDINATOR_NOT_AVAILABLE, "g", "")
+        assert (row.error_code, row.group_id, row.group_state) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "g", "")
         again = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
         node.commit_log()
         assert [g.group_id for g in (await again).groups] == ["g"]
@@ -139,7 +138,7 @@ def test_join_group_id_over_record_size_returns_unknown_server_error() -> None:
     request = JoinGroupRequest("g" * 40_000, 10_000, protocol_type="consumer")
     request.protocols = [JoinGroupRequestProtocol("range", b"meta")]
     answer = node.ask(ApiKey.JOIN_GROUP, 9, request)
-    assert (answer.error_code, answer.generation_id) == (E.UNKNOWN_SERVER_ERROR, -1)
+    assert (answer.error_code, answer.generation_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
     assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups == []
 
 
@@ -150,8 +149,8 @@ def test_delete_groups_returns_result_per_group() -> None:
     answer = node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g", "nobody", "m", "g"]))
     assert [(row.group_id, row.error_code) for row in answer.results] == [
         ("g", 0),
-        ("nobody", E.GROUP_ID_NOT_FOUND),
-        ("m", E.NON_EMPTY_GROUP),
+        ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
+        ("m", ErrorCode.NON_EMPTY_GROUP),
     ]
     assert (
         GroupCoordinatorNode(led=False).ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g"])).results[0].error_code
@@ -191,11 +190,11 @@ def test_join_and_sync_group_over_element_limits_are_refused() -> None:
     node = GroupCoordinatorNode()
     many = [JoinGroupRequestProtocol(str(n), b"") for n in range(1001)]
     join = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", many)
-    assert node.ask(ApiKey.JOIN_GROUP, 4, join).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    assert node.ask(ApiKey.JOIN_GROUP, 4, join).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     del many[1000:]
     assert node.ask(ApiKey.JOIN_GROUP, 4, join) is not None
     sync = SyncGroupRequest("g", 1, "m", assignments=[SyncGroupRequestAssignment("m", b"")] * 100_001)
-    assert node.ask(ApiKey.SYNC_GROUP, 3, sync).error_code == E.UNKNOWN_SERVER_ERROR
+    assert node.ask(ApiKey.SYNC_GROUP, 3, sync).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_rows_wait_for_results_when_last_row_of_block_is_refused(
@@ -208,7 +207,7 @@ def test_rows_wait_for_results_when_last_row_of_block_is_refused(
 
     def fail_share_state(context: Any, name: str) -> Job[ProtocolError | None]:
         yield None
-        return ProtocolError(E.GROUP_AUTHORIZATION_FAILED) if name == refused else None
+        return ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED) if name == refused else None
 
     monkeypatch.setattr(delete_groups, "_delete_share_state", fail_share_state)
     monkeypatch.setattr(RequestContext, "may", lambda context, operation, resource, name: name != refused)
@@ -220,7 +219,7 @@ def test_rows_wait_for_results_when_last_row_of_block_is_refused(
         described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(names))
         for rows in (as_decoded(await described, 5).groups, as_decoded(await deleted, 2).results):
             codes = {row.group_id: row.error_code for row in rows}
-            assert codes.pop(refused) == E.GROUP_AUTHORIZATION_FAILED
-            assert set(codes.values()) == {E.COORDINATOR_NOT_AVAILABLE}
+            assert codes.pop(refused) == ErrorCode.GROUP_AUTHORIZATION_FAILED
+            assert set(codes.values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
     run(node, scenario)

@@ -14,7 +14,7 @@ from ottla.broker.tests.streams_group_fixture import internal, subtopology, to_t
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import streams_group_heartbeat
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.create_topics import CreatableTopic
@@ -101,35 +101,35 @@ def test_streams_group_heartbeat_without_initial_delay_returns_all_tasks() -> No
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"instance_id": "i"}, E.INVALID_REQUEST),
-        ({"instance_id": "i", "member_epoch": -2, "topology": None}, E.INVALID_REQUEST),
-        ({"task_offsets": []}, E.INVALID_REQUEST),
-        ({"task_end_offsets": []}, E.INVALID_REQUEST),
-        ({"warmup_tasks": to_task_ids({"0": [0]})}, E.INVALID_REQUEST),
+        ({"instance_id": "i"}, ErrorCode.INVALID_REQUEST),
+        ({"instance_id": "i", "member_epoch": -2, "topology": None}, ErrorCode.INVALID_REQUEST),
+        ({"task_offsets": []}, ErrorCode.INVALID_REQUEST),
+        ({"task_end_offsets": []}, ErrorCode.INVALID_REQUEST),
+        ({"warmup_tasks": to_task_ids({"0": [0]})}, ErrorCode.INVALID_REQUEST),
         (
             {
                 "topology": streams_group_heartbeat.Topology(
                     0, [streams_group_heartbeat.Subtopology("0", ["t"], ["t.*"])]
                 )
             },
-            E.INVALID_REQUEST,
+            ErrorCode.INVALID_REQUEST,
         ),
-        ({"member_id": " "}, E.INVALID_REQUEST),
-        ({"group_id": ""}, E.INVALID_REQUEST),
-        ({"rack_id": ""}, E.INVALID_REQUEST),
-        ({"rebalance_timeout_ms": -1}, E.INVALID_REQUEST),
-        ({"active_tasks": None}, E.INVALID_REQUEST),
-        ({"standby_tasks": to_task_ids({"0": [0]})}, E.INVALID_REQUEST),
-        ({"warmup_tasks": None}, E.INVALID_REQUEST),
-        ({"topology": None}, E.INVALID_REQUEST),
-        ({"member_epoch": 1}, E.INVALID_REQUEST),  # only a joining member sends the topology
-        ({"member_epoch": 1, "topology": None, "standby_tasks": None}, E.INVALID_REQUEST),
-        ({"member_epoch": -2, "topology": None}, E.INVALID_REQUEST),
-        ({"member_epoch": -3, "topology": None}, E.INVALID_REQUEST),
-        ({"member_epoch": 1, "topology": None}, E.GROUP_ID_NOT_FOUND),
+        ({"member_id": " "}, ErrorCode.INVALID_REQUEST),
+        ({"group_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"rack_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"active_tasks": None}, ErrorCode.INVALID_REQUEST),
+        ({"standby_tasks": to_task_ids({"0": [0]})}, ErrorCode.INVALID_REQUEST),
+        ({"warmup_tasks": None}, ErrorCode.INVALID_REQUEST),
+        ({"topology": None}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": 1}, ErrorCode.INVALID_REQUEST),  # only a joining member sends the topology
+        ({"member_epoch": 1, "topology": None, "standby_tasks": None}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": -2, "topology": None}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": -3, "topology": None}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": 1, "topology": None}, ErrorCode.GROUP_ID_NOT_FOUND),
         (
             {"client_tags": [streams_group_heartbeat.KeyValue("k", "1"), streams_group_heartbeat.KeyValue("k", "2")]},
-            E.UNKNOWN_SERVER_ERROR,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
         ),
     ],
 )
@@ -164,34 +164,34 @@ def test_streams_group_heartbeat_invalid_topology_returns_error(
     text: streams_group_heartbeat.Topology, message: str
 ) -> None:
     answer = StreamsHandlersNode().beat(topology=text)
-    assert answer.error_code == E.STREAMS_INVALID_TOPOLOGY
+    assert answer.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
     assert (answer.error_message or "").startswith(message)
 
 
 def test_streams_group_heartbeat_over_task_limit_is_refused_early() -> None:
     fields: dict[str, Any] = {"member_epoch": 1, "topology": None, "active_tasks": to_task_ids({"0": [0] * 50_000})}
-    assert StreamsHandlersNode().beat(**fields).error_code == E.INVALID_REQUEST
+    assert StreamsHandlersNode().beat(**fields).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.behaviour("C-237")
 def test_streams_group_apis_disabled_return_unsupported_version() -> None:
     off = StreamsHandlersNode(level=0)
-    assert off.beat().error_code == E.UNSUPPORTED_VERSION
-    assert off.describe("g")[0].error_code == E.UNSUPPORTED_VERSION
+    assert off.beat().error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert off.describe("g")[0].error_code == ErrorCode.UNSUPPORTED_VERSION
     without = StreamsHandlersNode()
     without.fixture.config.values["group.coordinator.rebalance.protocols"] = "classic,consumer"
-    assert without.beat().error_code == E.UNSUPPORTED_VERSION
+    assert without.beat().error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.behaviour("C-237")
 def test_streams_group_heartbeat_without_permission_is_refused() -> None:
     node = StreamsHandlersNode()
     node.allow((AclOperation.READ, ResourceType.GROUP, "g"))
-    assert node.beat().error_code == E.GROUP_AUTHORIZATION_FAILED
+    assert node.beat().error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     for name in ("t", "r", "log"):
         node.allow((AclOperation.DESCRIBE, ResourceType.TOPIC, name))
-        assert node.beat(topology=APP).error_code == E.TOPIC_AUTHORIZATION_FAILED
-    assert node.beat(member_epoch=-1, topology=None).error_code == E.GROUP_ID_NOT_FOUND, "nothing was done"
+        assert node.beat(topology=APP).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert node.beat(member_epoch=-1, topology=None).error_code == ErrorCode.GROUP_ID_NOT_FOUND, "nothing was done"
 
 
 CREATE_CLUSTER = (AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
@@ -276,14 +276,17 @@ def test_streams_group_describe_unknown_or_denied_group_returns_error() -> None:
     node.beat(topology=APP)
     node.commit(group="simple")
     missing, other, empty = node.describe("x", "simple", "")
-    assert (missing.error_code, missing.error_message) == (E.GROUP_ID_NOT_FOUND, "Group x not found.")
-    assert (other.error_code, other.error_message) == (E.GROUP_ID_NOT_FOUND, "Group simple is not a streams group.")
-    assert empty.error_code == E.INVALID_GROUP_ID
+    assert (missing.error_code, missing.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group x not found.")
+    assert (other.error_code, other.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        "Group simple is not a streams group.",
+    )
+    assert empty.error_code == ErrorCode.INVALID_GROUP_ID
     node.allow((AclOperation.DESCRIBE, ResourceType.GROUP, "g"))
-    assert node.describe("g")[0].error_code == E.GROUP_AUTHORIZATION_FAILED
+    assert node.describe("g")[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     node.allow((AclOperation.DESCRIBE, ResourceType.TOPIC, "log"))
     (hidden,) = node.describe("g")
-    assert (hidden.error_code, hidden.topology, hidden.members) == (E.TOPIC_AUTHORIZATION_FAILED, None, [])
+    assert (hidden.error_code, hidden.topology, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, [])
 
 
 @pytest.mark.parametrize(
@@ -309,23 +312,28 @@ def test_classic_group_apis_report_streams_groups() -> None:
     node = StreamsHandlersNode()
     node.beat()
     (row,) = node.waited(node.ask(ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(["g"]))).groups
-    assert (row.error_code, row.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
+    assert (row.error_code, row.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
     image = replace(node.fixture.hosted.image, features={"streams.version": 1, "group.version": 1})
     node.fixture.hosted.image = image
     (row,) = node.waited(node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"]))).groups
-    assert (row.error_code, row.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
+    assert (row.error_code, row.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
     (gone,) = node.waited(node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g"]))).results
-    assert gone.error_code == E.NON_EMPTY_GROUP
+    assert gone.error_code == ErrorCode.NON_EMPTY_GROUP
     node.beat(member_epoch=-1, topology=None)
     (gone,) = node.waited(node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g"]))).results
-    assert gone.error_code == E.NONE
+    assert gone.error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
     ("member", "epoch", "code"),
-    [(None, -1, E.NONE), ("a", 1, E.NONE), ("a", 0, E.STALE_MEMBER_EPOCH), ("x", 1, E.UNKNOWN_MEMBER_ID)],
+    [
+        (None, -1, ErrorCode.NONE),
+        ("a", 1, ErrorCode.NONE),
+        ("a", 0, ErrorCode.STALE_MEMBER_EPOCH),
+        ("x", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
 )
-def test_offset_fetch_checks_streams_member_epoch(member: str | None, epoch: int, code: E) -> None:
+def test_offset_fetch_checks_streams_member_epoch(member: str | None, epoch: int, code: ErrorCode) -> None:
     node = StreamsHandlersNode()
     assert node.beat().member_epoch == 1, "its first target waits for others"
     wanted = OffsetFetchRequestGroup("g", member, epoch)

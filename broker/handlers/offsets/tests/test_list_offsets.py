@@ -16,13 +16,13 @@ from ottla.log.log_validator import AppendOrigin
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.log_fixtures import UNVERIFIED_TXN
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
-NOTHING = (E.NONE, -1, -1, -1)
+NOTHING = (ErrorCode.NONE, -1, -1, -1)
 DEBUGGING = -2
 
 
@@ -65,12 +65,16 @@ def fixture() -> HandlerFixture:
 
 FOUND = [
     # timestamp -> uncommitted, committed, replica
-    pytest.param(-1, (E.NONE, 3, -1, 3), (E.NONE, 2, -1, 3), (E.NONE, 5, -1, 3), id="latest"),
-    pytest.param(-2, (E.NONE, 0, -1, 3), (E.NONE, 0, -1, 3), (E.NONE, 0, -1, 3), id="earliest"),
-    pytest.param(-3, NOTHING, NOTHING, (E.NONE, 4, 50, 4), id="max timestamp"),
-    pytest.param(NOW_MS + 11, (E.NONE, 1, 20, 3), (E.NONE, 1, 20, 3), (E.NONE, 1, 20, 3), id="below both"),
-    pytest.param(NOW_MS + 21, (E.NONE, 2, 30, 3), NOTHING, (E.NONE, 2, 30, 3), id="above the last stable offset"),
-    pytest.param(NOW_MS + 31, NOTHING, NOTHING, (E.NONE, 3, 40, 4), id="above the high watermark"),
+    pytest.param(-1, (ErrorCode.NONE, 3, -1, 3), (ErrorCode.NONE, 2, -1, 3), (ErrorCode.NONE, 5, -1, 3), id="latest"),
+    pytest.param(-2, (ErrorCode.NONE, 0, -1, 3), (ErrorCode.NONE, 0, -1, 3), (ErrorCode.NONE, 0, -1, 3), id="earliest"),
+    pytest.param(-3, NOTHING, NOTHING, (ErrorCode.NONE, 4, 50, 4), id="max timestamp"),
+    pytest.param(
+        NOW_MS + 11, (ErrorCode.NONE, 1, 20, 3), (ErrorCode.NONE, 1, 20, 3), (ErrorCode.NONE, 1, 20, 3), id="below both"
+    ),
+    pytest.param(
+        NOW_MS + 21, (ErrorCode.NONE, 2, 30, 3), NOTHING, (ErrorCode.NONE, 2, 30, 3), id="above the last stable offset"
+    ),
+    pytest.param(NOW_MS + 31, NOTHING, NOTHING, (ErrorCode.NONE, 3, 40, 4), id="above the high watermark"),
     pytest.param(NOW_MS + 51, NOTHING, NOTHING, NOTHING, id="none"),
 ]
 
@@ -96,16 +100,16 @@ def test_list_offsets_max_timestamp_below_last_stable_offset() -> None:
     append(log, 3, 30, **IN_TRANSACTION)
     log.set_high_watermark(3)
     for isolation in (0, 1):
-        assert ask(fixture, -3, isolation=isolation) == (E.NONE, 0, 90, 3)
+        assert ask(fixture, -3, isolation=isolation) == (ErrorCode.NONE, 0, 90, 3)
 
 
 def test_list_offsets_returns_leader_epoch_of_batch(fixture: HandlerFixture) -> None:
     log = fixture.hosted.replicas["t", 0].log
     log.set_high_watermark(5)
     log.maybe_increment_log_start_offset(4)
-    assert ask(fixture, -3) == (E.NONE, 4, 50, 4)
+    assert ask(fixture, -3) == (ErrorCode.NONE, 4, 50, 4)
     log.maybe_increment_log_start_offset(5)
-    assert ask(fixture, -3) == (E.NONE, 4, 50, 4), "also below the log start"
+    assert ask(fixture, -3) == (ErrorCode.NONE, 4, 50, 4), "also below the log start"
     assert ask(fixture, NOW_MS) == NOTHING
 
 
@@ -114,25 +118,25 @@ def test_list_offsets_at_follower_is_refused_except_for_debugging() -> None:
     replica = fixture.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
     append(replica.log, 3, 10, 20)
     for number in (-1, 0, 2):
-        assert ask(fixture, -1, replica=number)[0] == E.NOT_LEADER_OR_FOLLOWER
-    assert ask(fixture, -1, replica=DEBUGGING) == (E.NONE, 2, -1, 3)
-    assert ask(fixture, -1, replica=DEBUGGING, epoch=2)[0] == E.FENCED_LEADER_EPOCH
+        assert ask(fixture, -1, replica=number)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ask(fixture, -1, replica=DEBUGGING) == (ErrorCode.NONE, 2, -1, 3)
+    assert ask(fixture, -1, replica=DEBUGGING, epoch=2)[0] == ErrorCode.FENCED_LEADER_EPOCH
 
 
 @pytest.mark.parametrize(
     ("compact", "delete", "topic", "partition", "code"),
     [
-        (True, False, "t", 0, E.POLICY_VIOLATION),
-        (True, True, "t", 0, E.NONE),
-        (False, True, "t", 0, E.NONE),
-        (False, False, "t", 0, E.NONE),  # an empty cleanup.policy
-        (False, True, "__consumer_offsets", 0, E.INVALID_TOPIC_EXCEPTION),
-        (False, True, "__consumer_offsets", 5, E.UNKNOWN_TOPIC_OR_PARTITION),
-        (False, True, "__share_group_state", 0, E.UNKNOWN_TOPIC_OR_PARTITION),
+        (True, False, "t", 0, ErrorCode.POLICY_VIOLATION),
+        (True, True, "t", 0, ErrorCode.NONE),
+        (False, True, "t", 0, ErrorCode.NONE),
+        (False, False, "t", 0, ErrorCode.NONE),  # an empty cleanup.policy
+        (False, True, "__consumer_offsets", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (False, True, "__consumer_offsets", 5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (False, True, "__share_group_state", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
 def test_delete_records_by_cleanup_policy_and_topic_returns_code_of_kafka(
-    *, compact: bool, delete: bool, topic: str, partition: int, code: E
+    *, compact: bool, delete: bool, topic: str, partition: int, code: ErrorCode
 ) -> None:
     fixture = HandlerFixture()
     fixture.hosted.host("__consumer_offsets", leader=2, replicas=(2,), isr=(2,))

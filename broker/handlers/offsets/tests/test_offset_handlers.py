@@ -18,7 +18,7 @@ from ottla.controller.metadata.delta import MetadataDelta, TopicDelta
 from ottla.controller.metadata.image import MetadataImage, TopicImage
 from ottla.jobs.state_machine import RECORDS_PER_STEP
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -73,7 +73,7 @@ def test_offset_fetch_unknown_topic_id_rows_come_last() -> None:
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)])
     answer = node.ask(ApiKey.OFFSET_FETCH, 10, request)
     assert [t.topic_id for t in answer.groups[0].topics] == [topic_id_of("t"), UNKNOWN_ID]
-    assert rows(answer.groups[0].topics)[1] == ("", 7, -1, -1, "", E.UNKNOWN_TOPIC_ID)
+    assert rows(answer.groups[0].topics)[1] == ("", 7, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 @pytest.mark.parametrize(("version", "names"), [(9, ["gone", "t"]), (10, ["t"])])
@@ -100,8 +100,10 @@ def test_offset_fetch_ignores_offsets_of_former_topic_id() -> None:
     assert [row[2] for row in rows(answer.groups[0].topics)] == [-1, 6], "one without an id is believed"
 
 
-@pytest.mark.parametrize(("version", "top", "each"), [(1, E.NOT_COORDINATOR, True), (2, E.NOT_COORDINATOR, False)])
-def test_offset_fetch_not_coordinator_error_position_by_version(version: int, top: E, each: bool) -> None:
+@pytest.mark.parametrize(
+    ("version", "top", "each"), [(1, ErrorCode.NOT_COORDINATOR, True), (2, ErrorCode.NOT_COORDINATOR, False)]
+)
+def test_offset_fetch_not_coordinator_error_position_by_version(version: int, top: ErrorCode, each: bool) -> None:
     answer = GroupCoordinatorNode(led=False).ask(ApiKey.OFFSET_FETCH, version, fetch(version, 0, 1))
     assert answer.error_code == top
     assert [row[1:] for row in rows(answer.topics)] == ([(n, -1, -1, "", top) for n in (0, 1)] if each else [])
@@ -142,7 +144,7 @@ def test_offset_fetch_of_uncommitted_offsets_times_out(version: int) -> None:
         answer = await node.ask(ApiKey.OFFSET_FETCH, version, fetch(version, 0))
         assert trio.current_time() == pytest.approx(5, abs=0.1)
         group = answer if version < 8 else answer.groups[0]
-        assert group.error_code == E.COORDINATOR_NOT_AVAILABLE
+        assert group.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert len(group.topics) == (version == 1)
 
     run(node, scenario)
@@ -164,8 +166,8 @@ def test_offset_commit_returns_rows_per_topic_unknown_first() -> None:
     )
     answer = node.ask(ApiKey.OFFSET_COMMIT, 9, request)
     assert codes(answer) == [
-        ("t", [(99, E.UNKNOWN_TOPIC_OR_PARTITION), (0, 0), (1, 0), (2, 0)]),
-        ("unheard", [(0, E.UNKNOWN_TOPIC_OR_PARTITION)]),
+        ("t", [(99, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (0, 0), (1, 0), (2, 0)]),
+        ("unheard", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
     ]
     offsets = state_machine_of(node.groups.shard_for("g")).offsets
     stored = offsets.get("g", "t", 1)
@@ -178,7 +180,7 @@ def test_offset_commit_v10_identifies_topics_by_id() -> None:
     request = commit_request(commit_topic("", 0, topic_id=topic_id_of("t")), commit_topic("", 0, topic_id=UNKNOWN_ID))
     answer = node.ask(ApiKey.OFFSET_COMMIT, 10, request)
     assert [(t.topic_id, t.partitions[0].error_code) for t in answer.topics] == [
-        (UNKNOWN_ID, E.UNKNOWN_TOPIC_ID),
+        (UNKNOWN_ID, ErrorCode.UNKNOWN_TOPIC_ID),
         (topic_id_of("t"), 0),
     ]
 
@@ -186,27 +188,31 @@ def test_offset_commit_v10_identifies_topics_by_id() -> None:
 @pytest.mark.parametrize(
     ("metadata", "generation", "code"),
     [
-        ("12345", -1, E.NONE),
-        ("123456", -1, E.OFFSET_METADATA_TOO_LARGE),
-        ("1234é", -1, E.NONE),
-        ("123\U0001f600", -1, E.NONE),
-        ("1234\U0001f600", -1, E.OFFSET_METADATA_TOO_LARGE),
-        ("123456", 7, E.GROUP_ID_NOT_FOUND),
+        ("12345", -1, ErrorCode.NONE),
+        ("123456", -1, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        ("1234é", -1, ErrorCode.NONE),
+        ("123\U0001f600", -1, ErrorCode.NONE),
+        ("1234\U0001f600", -1, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        ("123456", 7, ErrorCode.GROUP_ID_NOT_FOUND),
     ],
 )
-def test_offset_commit_metadata_limit_counts_utf16_after_group_checks(metadata: str, generation: int, code: E) -> None:
+def test_offset_commit_metadata_limit_counts_utf16_after_group_checks(
+    metadata: str, generation: int, code: ErrorCode
+) -> None:
     node = GroupCoordinatorNode()
     request = commit_request(commit_topic("t", 0, metadata=metadata), generation=generation)
     assert codes(node.ask(ApiKey.OFFSET_COMMIT, 9, request)) == [("t", [(0, code)])]
-    assert (state_machine_of(node.groups.shard_for("x")).offsets.get("g", "t", 0) is not None) is (code is E.NONE)
+    assert (state_machine_of(node.groups.shard_for("x")).offsets.get("g", "t", 0) is not None) is (
+        code is ErrorCode.NONE
+    )
 
 
 def test_offset_commit_of_unknown_topics_needs_no_coordinator() -> None:
     node = GroupCoordinatorNode(led=False)
     answer = node.ask(ApiKey.OFFSET_COMMIT, 9, commit_request(commit_topic("unheard", 0)))
-    assert codes(answer) == [("unheard", [(0, E.UNKNOWN_TOPIC_OR_PARTITION)])]
+    assert codes(answer) == [("unheard", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])]
     answer = node.ask(ApiKey.OFFSET_COMMIT, 9, commit_request(commit_topic("t", 0)))
-    assert codes(answer) == [("t", [(0, E.NOT_COORDINATOR)])]
+    assert codes(answer) == [("t", [(0, ErrorCode.NOT_COORDINATOR)])]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -251,13 +257,13 @@ def test_offset_delete_returns_row_per_partition() -> None:
     parts = [OffsetDeleteRequestPartition(n) for n in (0, 99)]
     request = OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", parts)])
     answer = node.ask(ApiKey.OFFSET_DELETE, 0, request)
-    assert codes(answer) == [("t", [(0, 0), (99, E.UNKNOWN_TOPIC_OR_PARTITION)])]
+    assert codes(answer) == [("t", [(0, 0), (99, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])]
     assert list(state_machine_of(node.groups.shard_for("g")).offsets.topic_offsets("g", "t")) == [1]
     request.group_id = "nobody"
     answer = node.ask(ApiKey.OFFSET_DELETE, 0, request)
-    assert (answer.error_code, answer.topics) == (E.GROUP_ID_NOT_FOUND, [])
+    assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
     request.group_id = ""
-    assert node.ask(ApiKey.OFFSET_DELETE, 0, request).error_code == E.INVALID_GROUP_ID
+    assert node.ask(ApiKey.OFFSET_DELETE, 0, request).error_code == ErrorCode.INVALID_GROUP_ID
 
 
 def test_topic_deletion_removes_offsets_of_its_topic_id() -> None:

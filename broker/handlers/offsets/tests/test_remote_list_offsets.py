@@ -15,8 +15,7 @@ from ottla.broker.storage.tiered.tests.remote_reads_fixture import TieredFixture
 from ottla.broker.tests.handler_fixture import NOW_MS, as_decoded
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import WireError
+from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -25,7 +24,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 
 EARLIEST, LATEST, MAX_TIMESTAMP, LOCAL, TIERED, PENDING = -2, -1, -3, -4, -5, -6
-NOTHING = (E.NONE, -1, -1, -1)
+NOTHING = (ErrorCode.NONE, -1, -1, -1)
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ def test_special_timestamps_return_the_ends_of_the_tiers(fixture: TieredFixture)
 def test_special_timestamp_before_its_version_is_unsupported(
     fixture: TieredFixture, timestamp: int, since: int
 ) -> None:
-    assert list_offset(fixture, timestamp, since - 1)[0] == E.UNSUPPORTED_VERSION
+    assert list_offset(fixture, timestamp, since - 1)[0] == ErrorCode.UNSUPPORTED_VERSION
     assert list_offset(fixture, timestamp, since)[0] == 0
 
 
@@ -91,7 +90,7 @@ def test_special_timestamps_of_log_without_copies() -> None:
     assert [list_offset(fixture, each) for each in (LOCAL, TIERED, PENDING)] == [(0, 0, -1, 0), NOTHING, (0, 0, -1, 0)]
     fixture.hosted.host("plain").append(make_batch(0), NOW_MS)
     plain = [list_all(fixture, ("plain", each))[0][0] for each in (LOCAL, TIERED, PENDING)]
-    assert plain == [(E.NONE, 0, -1, 3), NOTHING, NOTHING]
+    assert plain == [(ErrorCode.NONE, 0, -1, 3), NOTHING, NOTHING]
 
 
 def test_earliest_pending_upload_is_unknown_until_the_leader_has_read_the_metadata(fixture: TieredFixture) -> None:
@@ -130,7 +129,12 @@ def test_searches_of_a_request_run_at_a_time_and_others_are_answered_with_them(f
     fixture.tier("u")
     fixture.remote.delay_s = 1.0
     results, took = list_all(fixture, NOW_MS + 5, ("u", NOW_MS + 7), ("t-untiered", NOW_MS + 9), ("u", NOW_MS + 7))
-    assert [result[:2] for result in results] == [(0, 5), (E.INVALID_REQUEST, -1), (0, 9), (E.INVALID_REQUEST, -1)]
+    assert [result[:2] for result in results] == [
+        (0, 5),
+        (ErrorCode.INVALID_REQUEST, -1),
+        (0, 9),
+        (ErrorCode.INVALID_REQUEST, -1),
+    ]
     assert took == pytest.approx(1.0)
 
 
@@ -139,7 +143,7 @@ def test_search_beyond_the_timeout_is_request_timed_out(fixture: TieredFixture, 
     fixture.remote.delay_s = 100.0
     results, took = list_all(fixture, NOW_MS + 5, ("t-untiered", NOW_MS + 9), timeout_ms=timeout_ms)
     assert ([result[:2] for result in results], took) == (
-        [(E.REQUEST_TIMED_OUT, -1), (0, 9)],
+        [(ErrorCode.REQUEST_TIMED_OUT, -1), (0, 9)],
         pytest.approx(took_s),
     )
     assert fixture.reads.expired_list_offsets == 1
@@ -147,13 +151,14 @@ def test_search_beyond_the_timeout_is_request_timed_out(fixture: TieredFixture, 
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(RemoteStorageError("no"), E.UNKNOWN_SERVER_ERROR), (WireError("no"), E.CORRUPT_MESSAGE)]
+    ("error", "code"),
+    [(RemoteStorageError("no"), ErrorCode.UNKNOWN_SERVER_ERROR), (WireError("no"), ErrorCode.CORRUPT_MESSAGE)],
 )
-def test_failed_search_returns_its_error(fixture: TieredFixture, error: Exception, code: E) -> None:
+def test_failed_search_returns_its_error(fixture: TieredFixture, error: Exception, code: ErrorCode) -> None:
     fixture.remote.errors.append(error)
     assert list_offset(fixture, NOW_MS + 5) == (code, -1, -1, -1)
     fixture.remote.caches.clear()
-    assert list_offset(fixture, NOW_MS + 5)[0] == E.REPLICA_NOT_AVAILABLE
+    assert list_offset(fixture, NOW_MS + 5)[0] == ErrorCode.REPLICA_NOT_AVAILABLE
 
 
 def test_local_segments_are_searched_before_the_remote_searches_of_other_partitions_end() -> None:
@@ -184,7 +189,7 @@ def test_waiting_search_is_answered_when_its_partition_is_removed(fixture: Tiere
         fixture.hosted.replicas.pop(("t", 0)).notify_waiters()
 
     results, took = list_all(fixture, NOW_MS + 5, meanwhile=remove)
-    assert (results[0][0], took) == (E.UNKNOWN_TOPIC_OR_PARTITION, pytest.approx(0.5))
+    assert (results[0][0], took) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, pytest.approx(0.5))
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(0, (0, 75)), (3, (0, 75)), (4, (4, 150)), (5, (-1, -1))])

@@ -20,7 +20,7 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID, Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.compression import CompressionType
 
@@ -171,7 +171,7 @@ def test_produce_error_returns_log_start_offset_unless_bytes_are_corrupt(fixture
 
 
 def large(count: int, key: bytes | None = b"k") -> bytearray:
-    return bytearray(r.build_batch([r.NewRecord(key, b"v", NOW)] * count))
+    return bytearray(records.build_batch([records.NewRecord(key, b"v", NOW)] * count))
 
 
 @pytest.fixture
@@ -216,8 +216,8 @@ def test_produce_uses_state_after_validation_of_large_batch(compacted: HandlerFi
     replica = compacted.hosted.replicas["c", 0]
 
     def meanwhile(change: Any, keyless: int = 0) -> PartitionProduceResponse:
-        items = [r.NewRecord(b"k" if i < 40_000 - keyless else None, b"v", NOW) for i in range(40_000)]
-        raw = bytearray(r.build_batch(items))
+        items = [records.NewRecord(b"k" if i < 40_000 - keyless else None, b"v", NOW) for i in range(40_000)]
+        raw = bytearray(records.build_batch(items))
         answer: Any = start(produce.handle(compacted.context(ApiKey.PRODUCE, NEWEST), request(("c", 0, raw))), SLICE_MS)
 
         async def main() -> Any:

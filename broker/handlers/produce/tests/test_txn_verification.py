@@ -16,7 +16,7 @@ from ottla.log.log_validator import PIECE_BYTES, AppendOrigin
 from ottla.log.producers.transaction_verification import TxnAppendContext
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.compression import CompressionType
@@ -26,7 +26,7 @@ from ottla.wire.record_batch.records import NewRecord, build_batch
 PID = 7
 
 
-def verifying_fixture(*codes: E, **settings: str) -> tuple[HandlerFixture, FakeTransactionVerifier]:
+def verifying_fixture(*codes: ErrorCode, **settings: str) -> tuple[HandlerFixture, FakeTransactionVerifier]:
     fixture = HandlerFixture(**settings)
     fixture.hosted.host("t", partitions=3)
     fixture.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
@@ -65,33 +65,36 @@ def marked(
 
 class TransactionalProduceCase(NamedTuple):
     version: int
-    code: E
-    reported: E
+    code: ErrorCode
+    reported: ErrorCode
     requested: int = 1
 
 
 RETRIED = 6
 ROWS = [
-    *(TransactionalProduceCase(version, E.NONE, E.NONE) for version in (3, 10, 11, 12, 13)),
-    TransactionalProduceCase(10, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
-    TransactionalProduceCase(11, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
-    TransactionalProduceCase(12, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
-    *(TransactionalProduceCase(version, E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH) for version in (10, 12)),
+    *(TransactionalProduceCase(version, ErrorCode.NONE, ErrorCode.NONE) for version in (3, 10, 11, 12, 13)),
+    TransactionalProduceCase(10, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
+    TransactionalProduceCase(11, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+    TransactionalProduceCase(12, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
     *(
-        TransactionalProduceCase(version, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING)
+        TransactionalProduceCase(version, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
         for version in (10, 12)
     ),
     *(
-        TransactionalProduceCase(11, code, E.NOT_ENOUGH_REPLICAS)
-        for code in (E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS)
+        TransactionalProduceCase(version, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        for version in (10, 12)
     ),
     *(
-        TransactionalProduceCase(12, code, E.NOT_ENOUGH_REPLICAS)
-        for code in (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS)
+        TransactionalProduceCase(11, code, ErrorCode.NOT_ENOUGH_REPLICAS)
+        for code in (ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     ),
-    TransactionalProduceCase(12, E.NOT_COORDINATOR, E.NOT_ENOUGH_REPLICAS, 0),
-    TransactionalProduceCase(11, E.CONCURRENT_TRANSACTIONS, E.NOT_ENOUGH_REPLICAS),
-    TransactionalProduceCase(12, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS, RETRIED),
+    *(
+        TransactionalProduceCase(12, code, ErrorCode.NOT_ENOUGH_REPLICAS)
+        for code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    ),
+    TransactionalProduceCase(12, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS, 0),
+    TransactionalProduceCase(11, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+    TransactionalProduceCase(12, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS, RETRIED),
 ]
 
 
@@ -102,13 +105,15 @@ def test_transactional_produce_maps_verification_result(row: TransactionalProduc
     assert send(fixture, request(("t", 0, data())), row.version) == [row.reported]
     assert len(coordinator.requested) == row.requested
     assert all(requested.verify_only is (row.version < 12) for requested in coordinator.requested)
-    assert fixture.hosted.replicas["t", 0].log.log_end_offset == (row.reported is E.NONE)
+    assert fixture.hosted.replicas["t", 0].log.log_end_offset == (row.reported is ErrorCode.NONE)
 
 
 @pytest.mark.behaviour("C-150")
 def test_transactional_produce_v12_retries_concurrent_transactions_every_20_ms() -> None:
-    fixture, coordinator = verifying_fixture(E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS, E.NONE)
-    assert send(fixture, request(("t", 0, data())), 12) == [E.NONE]
+    fixture, coordinator = verifying_fixture(
+        ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE
+    )
+    assert send(fixture, request(("t", 0, data())), 12) == [ErrorCode.NONE]
     first = coordinator.at_ms[0]
     assert [round(at - first) for at in coordinator.at_ms] == [0, 20, 40]
 
@@ -130,7 +135,7 @@ def test_transactional_produce_does_not_verify_unauthorized_topics(version: int)
     fixture = HandlerFixture()
     for name in ("t", "closed", "__consumer_offsets", "__transaction_state"):
         fixture.hosted.host(name)
-    coordinator = FakeTransactionVerifier(fixture.services, E.INVALID_PRODUCER_ID_MAPPING)
+    coordinator = FakeTransactionVerifier(fixture.services, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     fixture.services.transaction_verifier = lambda: coordinator
     fixture.services.authorizer = SimpleNamespace(
         decisions={},
@@ -139,8 +144,8 @@ def test_transactional_produce_does_not_verify_unauthorized_topics(version: int)
     )
     names = ("closed", "__consumer_offsets", "__transaction_state", "t")
     result = send(fixture, request(*((name, 0, data()) for name in names)), version)
-    invalid = E.INVALID_TOPIC_EXCEPTION
-    assert result == [E.TOPIC_AUTHORIZATION_FAILED, invalid, invalid, E.INVALID_PRODUCER_ID_MAPPING]
+    invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert result == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, invalid, invalid, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
     assert [[topic.name for topic in requested.topics] for requested in coordinator.requested] == [["t"]]
 
 
@@ -148,28 +153,32 @@ def test_transactional_produce_returns_result_per_partition() -> None:
     fixture, coordinator = verifying_fixture()
     marked(fixture, 5, 1, version=2)
     body = request(("t", 0, data()), ("t", 1, data()), ("away", 0, data()), ("none", 0, data()), ("t", 2, b"x" * 70))
-    fenced, elsewhere, unknown = E.INVALID_PRODUCER_EPOCH, E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION
-    assert send(fixture, body) == [0, fenced, elsewhere, unknown, E.CORRUPT_MESSAGE]
+    fenced, elsewhere, unknown = (
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+    assert send(fixture, body) == [0, fenced, elsewhere, unknown, ErrorCode.CORRUPT_MESSAGE]
     assert [(t.name, t.partitions) for t in coordinator.requested[0].topics] == [("t", [0])]
 
 
 def test_transactional_produce_verified_after_abort_returns_invalid_txn_state() -> None:
     fixture, coordinator = verifying_fixture()
     coordinator.meanwhile = lambda: marked(fixture, 0)
-    assert send(fixture, request(("t", 0, data())), 11) == [E.INVALID_TXN_STATE]
+    assert send(fixture, request(("t", 0, data())), 11) == [ErrorCode.INVALID_TXN_STATE]
     assert fixture.hosted.replicas["t", 0].log.log_end_offset == 1, "the marker alone"
 
 
 def test_transactional_produce_after_resignation_appends_none() -> None:
     fixture, coordinator = verifying_fixture()
     coordinator.meanwhile = fixture.hosted.replicas["t", 0].resign
-    assert send(fixture, request(("t", 0, data())), 11) == [E.NOT_LEADER_OR_FOLLOWER]
+    assert send(fixture, request(("t", 0, data())), 11) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 @pytest.mark.behaviour("C-152")
 def test_transactional_produce_with_two_producers_is_refused() -> None:
     fixture, coordinator = verifying_fixture()
-    mapping = E.INVALID_PRODUCER_ID_MAPPING
+    mapping = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert send(fixture, request(("t", 0, data()), ("t", 1, data(pid=8)))) == [mapping, mapping]
     assert send(fixture, request(("t", 0, data()), ("t", 1, data(epoch=1)))) == [mapping, mapping]
     assert not coordinator.requested
@@ -177,7 +186,7 @@ def test_transactional_produce_with_two_producers_is_refused() -> None:
 
 def test_transactional_batch_without_transactional_id_refuses_request() -> None:
     fixture, _ = verifying_fixture()
-    refused = E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     body = request(("t", 0, make_batch(0)), ("t", 1, data()), transactional_id=None)
     assert send(fixture, body) == [refused, refused]
     assert not any(replica.log.log_end_offset for replica in fixture.hosted.replicas.values())

@@ -19,7 +19,7 @@ from ottla.broker.tests.share_group_fixture import ShareGroupNode
 from ottla.env.disk import FileSlice
 from ottla.log.tests.log_fixtures import make_marker, make_transactional_batch
 from ottla.wire.codec.chunk_sequence import flatten_chunks
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_fetch import PartitionData, ShareFetchResponse
 from ottla.wire.record_batch.batch_header import iterate_batches
 
@@ -98,7 +98,7 @@ def test_failed_remote_read_of_share_group_returns_its_error_once() -> None:
         node.tiered.remote.errors.append(RemoteStorageError("refused"))
         row = await node.fetch_row(0, 0, max_wait_ms=5000)
         assert row is not None
-        assert row.error_code == E.UNKNOWN_SERVER_ERROR
+        assert row.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert offsets(await node.fetch_row(1, max_records=3))[0] == (0, 2)
 
     node.run_with_reads(scenario)
@@ -128,7 +128,7 @@ def test_chunk_that_a_share_group_cannot_read_is_fetched_again() -> None:
         node.tiered.reads.start_fetch = start_and_fail  # type: ignore[method-assign]
         row = await node.fetch_row(1, max_records=3, max_wait_ms=5000)
         assert row is not None
-        assert row.error_code == E.UNKNOWN_SERVER_ERROR
+        assert row.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         disk.fault, node.tiered.reads.start_fetch = None, start_fetch  # type: ignore[method-assign]
         await trio.sleep(1)
         before = cached.stats.misses

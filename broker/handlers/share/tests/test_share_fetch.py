@@ -18,8 +18,7 @@ from ottla.controller.metadata.image_builder import ImageBuilder
 from ottla.jobs.bounded_concurrency import MAX_CONCURRENT
 from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -135,12 +134,12 @@ def test_unavailable_share_partition_returns_error_and_others_are_read() -> None
 
     async def scenario() -> None:
         node.produce(0)
-        assert rows(await node.fetch(0, 0, 1, 2))[2] == (E.UNKNOWN_TOPIC_OR_PARTITION, 0)
-        node.persister.refusal = ProtocolError(E.NOT_COORDINATOR)
+        assert rows(await node.fetch(0, 0, 1, 2))[2] == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+        node.persister.refusal = ProtocolError(ErrorCode.NOT_COORDINATOR)
         shares = node.fixture.services.share_partition_manager
         for shared in list(shares._by_key.values()):
             shares._remove(shared)
-        assert rows(await node.fetch(1, max_wait_ms=10))[0] == (E.COORDINATOR_NOT_AVAILABLE, 0)
+        assert rows(await node.fetch(1, max_wait_ms=10))[0] == (ErrorCode.COORDINATOR_NOT_AVAILABLE, 0)
 
     node.run(scenario)
 
@@ -154,10 +153,10 @@ def test_share_state_of_many_partitions_is_initialized_and_deleted_in_steps() ->
         assert await node.rounds_in(lambda: shares.delete_state("g", places)) >= 2 * MAX_CONCURRENT
         assert len(node.persister.calls) == 4 * MAX_CONCURRENT
         node.persister.calls.clear()
-        node.persister.refusal = ProtocolError(E.COORDINATOR_NOT_AVAILABLE)
+        node.persister.refusal = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         failure = await shares.delete_state("g", places)
         assert failure is not None
-        assert failure.code is E.COORDINATOR_NOT_AVAILABLE
+        assert failure.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert len(node.persister.calls) < MAX_CONCURRENT, "once it is known nobody else is asked"
 
     node.run(scenario)
@@ -193,7 +192,7 @@ def test_describe_share_group_offsets_of_unknown_partition_sends_no_request() ->
     async def scenario() -> None:
         topic = DescribeShareGroupOffsetsRequestTopic("t", [7, -1])
         request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("g", [topic])])
-        node.persister.refusal = ProtocolError(E.UNKNOWN_TOPIC_OR_PARTITION)
+        node.persister.refusal = ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         answer = await node.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request)
         rows = answer.groups[0].topics[0].partitions
         assert rows == [DescribeShareGroupOffsetsResponsePartition(n, -1, 0, -1) for n in (7, -1)], "as Kafka's"
@@ -222,7 +221,7 @@ def test_delayed_share_fetch_returns_not_leader_after_leader_change() -> None:
             replica.apply_partition_state(1, registration, 0)
             node.fixture.services.share_partition_manager.on_resignation(replica)
         assert trio.current_time() == began
-        assert rows(answers[0]) == {1: (E.NOT_LEADER_OR_FOLLOWER, 0)}
+        assert rows(answers[0]) == {1: (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)}
         assert [key.partition for key in node.fixture.services.share_partition_manager._by_key] == [0]
 
     node.run(scenario)

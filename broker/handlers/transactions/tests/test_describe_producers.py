@@ -10,7 +10,7 @@ from ottla.broker.tests.handler_fixture import HandlerFixture, as_decoded, resol
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import UNVERIFIED_TXN, make_marker, make_producer_batch, make_transactional_batch
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
 
@@ -41,5 +41,10 @@ def test_describe_producers_returns_error_per_partition() -> None:
     fixture.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
     answer = ask(fixture, ("t", [0, 7]), ("none", [0]), ("away", [0]), ("no topic", [0, 1]))
     response = [[(row.partition_index, row.error_code) for row in topic.partitions] for topic in answer.topics]
-    unknown, bad = E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_TOPIC_EXCEPTION
-    assert response == [[(0, 0), (7, unknown)], [(0, unknown)], [(0, E.NOT_LEADER_OR_FOLLOWER)], [(0, bad), (1, bad)]]
+    unknown, bad = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert response == [
+        [(0, 0), (7, unknown)],
+        [(0, unknown)],
+        [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)],
+        [(0, bad), (1, bad)],
+    ]

@@ -29,7 +29,7 @@ from ottla.jobs.time_slice import SLICE_MS
 from ottla.log.producers.producer_table import ProducerStateEntry, ProducerTable
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
@@ -134,7 +134,7 @@ def test_write_txn_markers_without_permission_is_refused_in_steps() -> None:
     async def scenario() -> None:
         rows = (await resolve(answer)).markers[0].topics[0].partitions
         assert len(rows) == MANY
-        assert {row.error_code for row in rows} == {E.CLUSTER_AUTHORIZATION_FAILED}
+        assert {row.error_code for row in rows} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
 
     run(TransactionCoordinatorNode(), scenario)
 
@@ -144,7 +144,7 @@ def test_add_partitions_to_txn_visits_partitions_in_steps() -> None:
     numbers = CountingList([0, 1] * MANY)
     txn = AddPartitionsToTxnTransaction("x", *PRODUCER, True, [AddPartitionsToTxnTopic("t", numbers)])
     seen, most = 0, 0
-    for _ in add_or_verify_partitions(node.fixture.services, [txn], 4, lambda topic: E.NONE):
+    for _ in add_or_verify_partitions(node.fixture.services, [txn], 4, lambda topic: ErrorCode.NONE):
         seen, most = numbers.looked_at, max(most, numbers.looked_at - seen)
     assert most <= 2
 
@@ -168,7 +168,7 @@ def test_describe_transactions_id_named_twice_is_described_once() -> None:
     answer: Any = start(describe_transactions.handle(node.fixture.context(ApiKey.DESCRIBE_TRANSACTIONS, 0), request))
     assert [(row.transactional_id, row.error_code) for row in answer.transaction_states] == [
         ("x", 0),
-        ("nobody", E.TRANSACTIONAL_ID_NOT_FOUND),
+        ("nobody", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
     ]
 
 
@@ -184,4 +184,4 @@ def test_txn_offset_commit_without_permission_is_refused_in_steps() -> None:
         seen, most = parts.looked_at, max(most, parts.looked_at - seen)
     assert most <= 2
     answer: Any = response_of(node, ApiKey.TXN_OFFSET_COMMIT, 3, request)
-    assert [row.error_code for row in answer.topics[0].partitions] == [E.TOPIC_AUTHORIZATION_FAILED] * MANY
+    assert [row.error_code for row in answer.topics[0].partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * MANY

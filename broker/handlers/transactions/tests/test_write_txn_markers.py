@@ -13,7 +13,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.tests.log_fixtures import UNVERIFIED_TXN, make_transactional_batch
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.wire.record_batch.control_record import parse_end_transaction_marker
 from ottla.wire.record_batch.records import iterate_records
@@ -85,15 +85,15 @@ def test_write_txn_markers_returns_result_per_producer_and_partition() -> None:
         marker(("t", [0]), pid=9, by=3),
     )
     assert results_of(answer) == [
-        (PID, "t", 0, E.INVALID_PRODUCER_EPOCH),
-        (PID, "none", 0, E.UNKNOWN_TOPIC_OR_PARTITION),
-        (PID, "away", 0, E.NOT_LEADER_OR_FOLLOWER),
+        (PID, "t", 0, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (PID, "none", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (PID, "away", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (PID, "u", 0, 0),
         (8, "t", 1, 0),
         (9, "t", 0, 0),
     ]
     assert results_of(send(fixture, marker(("t", [0]), epoch=5, by=8))) == [
-        (PID, "t", 0, E.TRANSACTION_COORDINATOR_FENCED)
+        (PID, "t", 0, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
     ]
 
 
@@ -136,12 +136,12 @@ def test_write_txn_markers_completes_when_followers_have_the_marker() -> None:
 
 def test_write_txn_markers_without_followers_times_out() -> None:
     fixture = replicated_fixture()
-    assert results_of(send(fixture, marker(("t", [0])))) == [(PID, "t", 0, E.REQUEST_TIMED_OUT)]
+    assert results_of(send(fixture, marker(("t", [0])))) == [(PID, "t", 0, ErrorCode.REQUEST_TIMED_OUT)]
 
 
 def test_write_txn_markers_under_min_isr_returns_not_enough_replicas() -> None:
     fixture = replicated_fixture(min_isr=2, isr=(1,))
-    assert results_of(send(fixture, marker(("t", [0])))) == [(PID, "t", 0, E.NOT_ENOUGH_REPLICAS)]
+    assert results_of(send(fixture, marker(("t", [0])))) == [(PID, "t", 0, ErrorCode.NOT_ENOUGH_REPLICAS)]
     assert fixture.hosted.replicas["t", 0].log.log_end_offset == 0
 
 
@@ -163,4 +163,4 @@ def test_write_txn_markers_leader_change_returns_not_leader_or_follower() -> Non
         replica.resign()
         replica.notify_waiters()
 
-    assert results_of(run_virtual(main)) == [(PID, "t", 0, E.NOT_LEADER_OR_FOLLOWER)]
+    assert results_of(run_virtual(main)) == [(PID, "t", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]

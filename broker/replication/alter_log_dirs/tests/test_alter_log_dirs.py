@@ -16,7 +16,7 @@ from ottla.broker.tests.broker_storage_fixture import led_topic
 from ottla.broker.tests.log_dir_moves_fixture import NO_ERROR, TOPIC_PARTITION, LogDirMovesFixture
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.env.env import ThreadPool
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 
 
 def test_alter_log_dirs_moves_records_after_controller_assignment() -> None:
@@ -156,17 +156,17 @@ def test_repeated_moves_between_directories_keep_all_records() -> None:
 @pytest.mark.parametrize(
     ("at", "path", "wanted"),
     [
-        (("t" * 247, 0), "/b", E.INVALID_TOPIC_EXCEPTION),
-        (TOPIC_PARTITION, "/d", E.LOG_DIR_NOT_FOUND),
-        (TOPIC_PARTITION, "/b/", E.LOG_DIR_NOT_FOUND),
-        (TOPIC_PARTITION, "b", E.LOG_DIR_NOT_FOUND),
-        (TOPIC_PARTITION, "/c", E.INVALID_REPLICA_ASSIGNMENT),  # the directory is cordoned
-        (("u", 0), "/b", E.UNKNOWN_TOPIC_OR_PARTITION),
-        (("t", 1), "/b", E.UNKNOWN_TOPIC_OR_PARTITION),
+        (("t" * 247, 0), "/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC_PARTITION, "/d", ErrorCode.LOG_DIR_NOT_FOUND),
+        (TOPIC_PARTITION, "/b/", ErrorCode.LOG_DIR_NOT_FOUND),
+        (TOPIC_PARTITION, "b", ErrorCode.LOG_DIR_NOT_FOUND),
+        (TOPIC_PARTITION, "/c", ErrorCode.INVALID_REPLICA_ASSIGNMENT),  # the directory is cordoned
+        (("u", 0), "/b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("t", 1), "/b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC_PARTITION, "/a", NO_ERROR),
     ],
 )
-def test_alter_log_dirs_invalid_request_returns_error_code(at: tuple[str, int], path: str, wanted: E) -> None:
+def test_alter_log_dirs_invalid_request_returns_error_code(at: tuple[str, int], path: str, wanted: ErrorCode) -> None:
     fixture = LogDirMovesFixture()
     fixture.log_dirs.cordon("/c")
 
@@ -182,13 +182,13 @@ def test_alter_log_dirs_with_offline_directory_returns_kafka_storage_error() -> 
     fixture.log_dirs.mark_offline(fixture.log_dirs.directories[2], OSError(errno.EIO, "gone"))
 
     async def scenario() -> None:
-        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/c") is E.KAFKA_STORAGE_ERROR
-        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is E.KAFKA_STORAGE_ERROR
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/c") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
         assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/a") is NO_ERROR
         fixture.replica_manager.mark_logs_offline(
             fixture.log_dirs.mark_offline(fixture.log_dirs.directories[0], OSError(errno.EIO, "gone"))
         )
-        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is E.KAFKA_STORAGE_ERROR
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
 
     fixture.run_moves(scenario)
 
@@ -200,7 +200,7 @@ def test_alter_log_dirs_of_unknown_replica_places_its_later_creation() -> None:
         elsewhere = led_topic("t", 1, replicas=(2,), isr=(2,), leader=2)
         fixture.commit_topics(elsewhere)
         await fixture.publisher.wait_applied_and_created()
-        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/c") is E.REPLICA_NOT_AVAILABLE
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/c") is ErrorCode.REPLICA_NOT_AVAILABLE
         fixture.create_partition(1)
         await fixture.publisher.wait_applied_and_created()
         assert fixture.serving_directory() == "/c"
@@ -362,7 +362,7 @@ def test_topic_recreated_during_future_log_creation_keeps_its_own_log() -> None:
 
     async def scenario() -> None:
         fixture.env.in_thread = meanwhile
-        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is E.KAFKA_STORAGE_ERROR
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
         assert fixture.serving_directory() == "/b"
         assert fixture.log_dirs.directories[1].logs == {TOPIC_PARTITION: fixture.replica.log}
         assert not fixture.replica.log.closed

@@ -17,8 +17,7 @@ from ottla.broker.replication.tests.broker_cluster import BrokerCluster, wait_un
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.log.log_config import LogConfig
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import ProtocolError, WireError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 
 
@@ -126,7 +125,7 @@ def test_unreachable_leader_is_logged_once_until_it_answers(caplog: pytest.LogCa
             brokers.register()
             brokers.commit_partition(leader_epoch=brokers.partition().leader_epoch + 1)
             await wait_until(lambda: brokers[1].is_leader)
-            assert await brokers[1].produce(b"x") is E.NONE
+            assert await brokers[1].produce(b"x") is ErrorCode.NONE
             await trio.sleep(2)
 
     brokers.run(scenario)
@@ -149,7 +148,7 @@ class OutOfRangeScenario:
         brokers.cut.add(2)
         await trio.sleep(1)
         for number in range(6):
-            assert await brokers[1].produce(b"%d" % number, acks=1) is E.NONE
+            assert await brokers[1].produce(b"%d" % number, acks=1) is ErrorCode.NONE
         brokers[1].log.set_high_watermark(6)
         assert brokers[1].log.maybe_increment_log_start_offset(4)
         fetcher = brokers[2].fetchers._fetchers[1, 0]
@@ -188,7 +187,7 @@ def test_list_offsets_failure_delays_all_fetches_from_that_leader(failure: Excep
 
 @pytest.mark.behaviour("R-322")
 def test_list_offsets_error_delays_only_that_partition(caplog: pytest.LogCaptureFixture) -> None:
-    requested = OutOfRangeScenario([ProtocolError(E.UNKNOWN_SERVER_ERROR, "no")])
+    requested = OutOfRangeScenario([ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, "no")])
 
     async def scenario() -> None:
         await requested.start()

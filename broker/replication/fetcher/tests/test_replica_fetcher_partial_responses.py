@@ -18,7 +18,7 @@ from ottla.broker.tests.scripted_leader_fixture import (
 from ottla.env.env import ThreadPool
 from ottla.log import partition_log
 from ottla.log.recovery.log_loader import open_log
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import EpochEndOffset
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
@@ -173,7 +173,9 @@ def test_unsynced_log_is_synced_before_fetch_in_a_new_epoch(monkeypatch: pytest.
     leader.run(scenario)
 
 
-@pytest.mark.parametrize("answer", [{"diverging_epoch": EpochEndOffset(2, 3)}, {"error_code": E.OFFSET_OUT_OF_RANGE}])
+@pytest.mark.parametrize(
+    "answer", [{"diverging_epoch": EpochEndOffset(2, 3)}, {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}]
+)
 def test_truncation_of_one_log_does_not_block_other_partitions(
     answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,7 @@ import trio
 from ottla.broker.replication.hosted_partition import UNCERTAIN_COMMIT_MS
 from ottla.broker.tests.handler_fixture import run_virtual
 from ottla.broker.tests.scripted_leader_fixture import SESSION, ScriptedLeaderFetcher, leader_batch, partition_data
-from ottla.wire.errors import ErrorCode as E
-from ottla.wire.errors import WireError
+from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages.fetch import ReplicaState
 
 # ---------------------------------------------------------------------- requests
@@ -196,7 +195,7 @@ def test_uncertain_partition_shortens_wait_of_all_partitions() -> None:
 
 
 def test_fetcher_without_fetchable_partition_checks_after_a_second() -> None:
-    leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.FENCED_LEADER_EPOCH)])
+    leader = ScriptedLeaderFetcher([partition_data(0, error_code=ErrorCode.FENCED_LEADER_EPOCH)])
     leader.add_partitions()
 
     async def scenario() -> None:
@@ -212,7 +211,7 @@ def test_fetcher_without_fetchable_partition_checks_after_a_second() -> None:
 
 @pytest.mark.behaviour("R-316")
 def test_partition_error_backs_off_from_20_ms_exponentially() -> None:
-    leader = ScriptedLeaderFetcher(*([partition_data(0, error_code=E.UNKNOWN_LEADER_EPOCH)] for _ in range(3)))
+    leader = ScriptedLeaderFetcher(*([partition_data(0, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH)] for _ in range(3)))
     leader.add_partitions()
 
     async def scenario() -> None:

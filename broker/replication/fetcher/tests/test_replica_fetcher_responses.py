@@ -15,7 +15,7 @@ from ottla.broker.tests.scripted_leader_fixture import (
     partition_data,
 )
 from ottla.log import producer_state_rebuild
-from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import EpochEndOffset
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
@@ -236,7 +236,7 @@ CUT_CASES = [
 def test_offset_out_of_range_truncates_to_leaders_offsets(
     ends: int, lies: list[tuple[int, int]], end: int, start: int
 ) -> None:
-    leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
+    leader = ScriptedLeaderFetcher([partition_data(0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)])
     leader.log().append_as_follower(leader_batch(0, 3) + leader_batch(3, ends - 3), 0)
     leader.list_offsets_responses = list(lies)
     leader.add_partitions()
@@ -262,9 +262,9 @@ def test_offset_out_of_range_truncates_to_leaders_offsets(
 
 @pytest.mark.behaviour("R-322")
 def test_offset_out_of_range_with_list_offsets_error_is_retried() -> None:
-    leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
+    leader = ScriptedLeaderFetcher([partition_data(0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)])
     leader.log().append_as_follower(leader_batch(0, 5), 0)
-    leader.list_offsets_responses = [(E.NOT_LEADER_OR_FOLLOWER, 3)]
+    leader.list_offsets_responses = [(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3)]
     leader.add_partitions()
 
     async def scenario() -> None:
@@ -278,7 +278,7 @@ def test_offset_out_of_range_with_list_offsets_error_is_retried() -> None:
 
 @pytest.mark.behaviour("R-322")
 def test_partition_removed_during_list_offsets_is_left_unchanged() -> None:
-    leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
+    leader = ScriptedLeaderFetcher([partition_data(0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)])
     leader.log().append_as_follower(leader_batch(0, 5), 0)
     leader.add_partitions()
 
@@ -289,7 +289,7 @@ def test_partition_removed_during_list_offsets_is_left_unchanged() -> None:
 
     for lies in ([(0, 3), (0, 9)], [(0, 9), (0, 9)]):
         leader.list_offsets_responses = ReassigningOffsets(lies)
-        leader.responses = [[partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)]]
+        leader.responses = [[partition_data(0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)]]
 
         async def scenario() -> None:
             await trio.sleep(0.1)

@@ -25,10 +25,12 @@ from ottla.wire.api_keys import ApiKey, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.framing import encode_request, parse_request
-from ottla.wire.messages import create_delegation_token as cd
-from ottla.wire.messages import describe_delegation_token as dd
-from ottla.wire.messages import expire_delegation_token as ed
-from ottla.wire.messages import renew_delegation_token as rd
+from ottla.wire.messages import (
+    create_delegation_token,
+    describe_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
 from ottla.wire.messages.consumer_protocol import DefaultPrincipalData
 from ottla.wire.messages.metadata_records import DelegationTokenRecord
 
@@ -99,10 +101,10 @@ class DelegationTokenNode:
 
 
 REQUESTS: list[tuple[Any, int]] = [
-    *((cd.CreateDelegationTokenRequest(), v) for v in (1, 2, 3)),
-    *((rd.RenewDelegationTokenRequest(b"x", 1), v) for v in (1, 2)),
-    *((ed.ExpireDelegationTokenRequest(b"x", 1), v) for v in (1, 2)),
-    *((dd.DescribeDelegationTokenRequest(None), v) for v in (1, 2, 3)),
+    *((create_delegation_token.CreateDelegationTokenRequest(), v) for v in (1, 2, 3)),
+    *((renew_delegation_token.RenewDelegationTokenRequest(b"x", 1), v) for v in (1, 2)),
+    *((expire_delegation_token.ExpireDelegationTokenRequest(b"x", 1), v) for v in (1, 2)),
+    *((describe_delegation_token.DescribeDelegationTokenRequest(None), v) for v in (1, 2, 3)),
 ]
 
 # ------------------------------------------------------------------ 333: listener and principal
@@ -149,7 +151,7 @@ def test_forwarded_token_apis_have_a_controller_endpoint() -> None:
 @pytest.mark.behaviour("S-333")
 def test_controller_receives_principal_of_request() -> None:
     node = DelegationTokenNode(routes=CONTROLLER_APIS)
-    renew = rd.RenewDelegationTokenRequest(b"x", 1)
+    renew = renew_delegation_token.RenewDelegationTokenRequest(b"x", 1)
     node.ask(renew, 2)
     (requested,) = node.requested
     assert requested == TokenRequestContext(renew, ALICE, requested.now_ms)
@@ -160,12 +162,12 @@ def test_controller_receives_principal_of_request() -> None:
 @pytest.mark.parametrize(("token", "code"), [(False, 0), (True, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)])
 def test_envelope_on_plaintext_listener_is_allowed_unless_token_authenticated(token: bool, code: int) -> None:
     node = DelegationTokenNode(routes=CONTROLLER_APIS)
-    request = cd.CreateDelegationTokenRequest()
+    request = create_delegation_token.CreateDelegationTokenRequest()
     principal = bytes(2) + compiler.encode(DefaultPrincipalData("User", "bob", token), 0)
     envelope = enveloped(request, 3, request_principal=principal, client_host_address=ADDRESS)
     answer = node.ask(envelope, 0, "OPEN", ANONYMOUS)
     assert answer.error_code == 0
-    inner = compiler.decode_exact(cd.CreateDelegationTokenResponse, 3, answer.response_data[5:])
+    inner = compiler.decode_exact(create_delegation_token.CreateDelegationTokenResponse, 3, answer.response_data[5:])
     assert inner.error_code == code
     assert [x.principal for x in node.requested] == ([] if token else [BOB])
 
@@ -173,8 +175,8 @@ def test_envelope_on_plaintext_listener_is_allowed_unless_token_authenticated(to
 def test_local_controller_receives_principal_of_request(monkeypatch: pytest.MonkeyPatch) -> None:
     fixture = ControllerChannelFixture(monkeypatch)
     fixture.local_controller.is_active = True
-    fixture.local_controller.responses = [cd.CreateDelegationTokenResponse()]
-    request = cd.CreateDelegationTokenRequest()
+    fixture.local_controller.responses = [create_delegation_token.CreateDelegationTokenResponse()]
+    request = create_delegation_token.CreateDelegationTokenRequest()
     asking = fixture.forwardable_request(request, 3)
     asking.peer.principal = BOB
 
@@ -208,7 +210,7 @@ def test_create_token_for_other_owner_requires_permission(
     node = DelegationTokenNode(routes=routes)
     node.rights = set(rights)
     named = [None, None] if owner is None else owner.split(":")
-    answer = node.ask(cd.CreateDelegationTokenRequest(*named), 3)
+    answer = node.ask(create_delegation_token.CreateDelegationTokenRequest(*named), 3)
     assert (answer.error_code, len(node.requested)) == (code, int(not code))
     if code:
         assert (answer.principal_name, answer.token_requester_principal_name) == ("carol", "alice")
@@ -217,13 +219,21 @@ def test_create_token_for_other_owner_requires_permission(
 
 @pytest.mark.behaviour("S-334")
 def test_create_token_for_other_owner_without_authorizer_is_allowed() -> None:
-    assert DelegationTokenNode().ask(cd.CreateDelegationTokenRequest("User", "carol"), 3).error_code == 0
+    assert (
+        DelegationTokenNode().ask(create_delegation_token.CreateDelegationTokenRequest("User", "carol"), 3).error_code
+        == 0
+    )
 
 
 @pytest.mark.behaviour("S-334")
 def test_create_token_with_non_user_renewer_returns_invalid_principal_type() -> None:
     node = DelegationTokenNode()
-    answer = node.ask(cd.CreateDelegationTokenRequest(None, None, [cd.CreatableRenewers("Group", "g")]), 3)
+    answer = node.ask(
+        create_delegation_token.CreateDelegationTokenRequest(
+            None, None, [create_delegation_token.CreatableRenewers("Group", "g")]
+        ),
+        3,
+    )
     assert (answer.error_code, answer.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, -1)
     assert node.requested == []
 
@@ -235,15 +245,17 @@ def test_create_token_with_non_user_renewer_returns_invalid_principal_type() -> 
 )
 def test_create_token_limits_number_and_size_of_renewers(count: int, chars: int, code: int, routes: Any) -> None:
     node = DelegationTokenNode(routes=routes)
-    renewers = [cd.CreatableRenewers("User", "x" * chars)] * count
-    answer = node.ask(cd.CreateDelegationTokenRequest(None, None, renewers), 3)
+    renewers = [create_delegation_token.CreatableRenewers("User", "x" * chars)] * count
+    answer = node.ask(create_delegation_token.CreateDelegationTokenRequest(None, None, renewers), 3)
     assert (answer.error_code, len(node.requested)) == (code, int(not code))
     assert answer.max_timestamp_ms == (-1 if code else 0)
 
 
 @pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
 def test_create_token_owner_without_type_returns_unknown_server_error(routes: Any) -> None:
-    answer = DelegationTokenNode(routes=routes).ask(cd.CreateDelegationTokenRequest(None, "carol"), 3)
+    answer = DelegationTokenNode(routes=routes).ask(
+        create_delegation_token.CreateDelegationTokenRequest(None, "carol"), 3
+    )
     assert (answer.error_code, answer.principal_name) == (ErrorCode.UNKNOWN_SERVER_ERROR, "ANONYMOUS")
     assert answer.expiry_timestamp_ms == -1
 
@@ -252,9 +264,12 @@ def test_create_token_owner_without_type_returns_unknown_server_error(routes: An
 def test_inactive_controller_returns_not_controller(version: int) -> None:
     node = DelegationTokenNode(routes=CONTROLLER_APIS)
     node.refusal = ProtocolError(ErrorCode.NOT_CONTROLLER)
-    answer = node.ask(cd.CreateDelegationTokenRequest(), version)
+    answer = node.ask(create_delegation_token.CreateDelegationTokenRequest(), version)
     assert (answer.error_code, answer.principal_name) == (ErrorCode.NOT_CONTROLLER, "ANONYMOUS")
-    for request in (rd.RenewDelegationTokenRequest(), ed.ExpireDelegationTokenRequest()):
+    for request in (
+        renew_delegation_token.RenewDelegationTokenRequest(),
+        expire_delegation_token.ExpireDelegationTokenRequest(),
+    ):
         answer = node.ask(request, min(version, 2))
         assert (answer.error_code, answer.expiry_timestamp_ms) == (ErrorCode.NOT_CONTROLLER, 0)
 
@@ -293,14 +308,20 @@ def test_describe_tokens_returns_own_renewable_and_permitted_tokens(
 ) -> None:
     node = DelegationTokenNode(TOKENS)
     node.rights = set(rights)
-    named = None if owners is None else [dd.DescribeDelegationTokenOwner(*x.split(":")) for x in owners]
-    assert {x.token_id for x in node.ask(dd.DescribeDelegationTokenRequest(named), 3).tokens} == seen
+    named = (
+        None
+        if owners is None
+        else [describe_delegation_token.DescribeDelegationTokenOwner(*x.split(":")) for x in owners]
+    )
+    assert {
+        x.token_id for x in node.ask(describe_delegation_token.DescribeDelegationTokenRequest(named), 3).tokens
+    } == seen
 
 
 @pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(("version", "requester"), [(1, ("", "")), (2, ("", "")), (3, ("User", "admin"))])
 def test_describe_token_returns_all_fields_by_version(version: int, requester: tuple[str, str]) -> None:
-    answer = DelegationTokenNode(TOKENS).ask(dd.DescribeDelegationTokenRequest(None), version)
+    answer = DelegationTokenNode(TOKENS).ask(describe_delegation_token.DescribeDelegationTokenRequest(None), version)
     row = next(x for x in answer.tokens if x.token_id == "renews")
     assert (row.principal_type, row.principal_name) == ("User", "carol")
     assert (row.token_requester_principal_type, row.token_requester_principal_name) == requester
@@ -311,12 +332,20 @@ def test_describe_token_returns_all_fields_by_version(version: int, requester: t
 
 def test_describe_tokens_with_many_owners_runs_in_slices() -> None:
     context: Any = SimpleNamespace(image=MetadataImage())
-    owners = [dd.DescribeDelegationTokenOwner("User", str(n)) for n in range(1_000)]
-    assert sum(1 for _ in _describe_all(context, dd.DescribeDelegationTokenRequest(owners), "a-secret")) == 10
+    owners = [describe_delegation_token.DescribeDelegationTokenOwner("User", str(n)) for n in range(1_000)]
+    assert (
+        sum(
+            1
+            for _ in _describe_all(
+                context, describe_delegation_token.DescribeDelegationTokenRequest(owners), "a-secret"
+            )
+        )
+        == 10
+    )
 
 
 @pytest.mark.behaviour("S-331")
 def test_describe_tokens_without_secret_key_returns_auth_disabled() -> None:
     node = DelegationTokenNode(TOKENS, delegation_token_secret_key="")
-    answer = node.ask(dd.DescribeDelegationTokenRequest(None), 3)
+    answer = node.ask(describe_delegation_token.DescribeDelegationTokenRequest(None), 3)
     assert (answer.error_code, answer.tokens) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])

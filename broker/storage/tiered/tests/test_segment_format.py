@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies
 
 from ottla.broker.storage.tiered import segment_format
 from ottla.broker.storage.tiered.remote_storage import CorruptRemoteSegmentError, IndexType
@@ -133,16 +132,16 @@ def test_decode_footer_of_later_version_names_the_version(monkeypatch: pytest.Mo
         decode_footer(end, 42)
 
 
-@given(st.data())
+@given(strategies.data())
 @settings(max_examples=100, deadline=None)
-def test_decode_of_truncated_or_damaged_object_fails(data: st.DataObject) -> None:
+def test_decode_of_truncated_or_damaged_object_fails(data: strategies.DataObject) -> None:
     raw = encoded(b"records of the segment")
     start = decode_footer(raw, len(raw)).position
-    if data.draw(st.booleans()):
-        damaged = raw[: data.draw(st.integers(0, len(raw) - 1))]
+    if data.draw(strategies.booleans()):
+        damaged = raw[: data.draw(strategies.integers(0, len(raw) - 1))]
     else:
-        position = data.draw(st.integers(start, len(raw) - 1))
-        damaged = raw[:position] + bytes([raw[position] ^ data.draw(st.integers(1, 255))]) + raw[position + 1 :]
+        position = data.draw(strategies.integers(start, len(raw) - 1))
+        damaged = raw[:position] + bytes([raw[position] ^ data.draw(strategies.integers(1, 255))]) + raw[position + 1 :]
     with pytest.raises(CorruptRemoteSegmentError):
         decoded(damaged)
 
