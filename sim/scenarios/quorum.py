@@ -26,8 +26,7 @@ from ottla.wire.api_keys import ApiKey, request_class
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ProtocolError, WireError
 from ottla.wire.framing import encode_response, parse_frame_size, parse_request
-from ottla.wire.messages import api_versions as av
-from ottla.wire.messages import incremental_alter_configs as ac
+from ottla.wire.messages import api_versions, incremental_alter_configs
 from sim.checkers.cluster_invariants import ClusterInvariants
 from sim.checkers.replica_comparison import find_replica_differences, read_replica
 from sim.engine.simulation import Simulation
@@ -52,7 +51,7 @@ SUPPORTED_VERSIONS = {
     ApiKey.REMOVE_RAFT_VOTER: 0,
     ApiKey.UPDATE_RAFT_VOTER: 0,
 }
-KRAFT = av.SupportedFeatureKey("kraft.version", 0, 1)
+KRAFT = api_versions.SupportedFeatureKey("kraft.version", 0, 1)
 KEY = "log.retention.ms"
 LISTENER = "CONTROLLER"
 QUIESCENCE_TIMEOUT_S = 15.0
@@ -133,8 +132,8 @@ class QuorumNode:
                 request = parse_request(frame)
                 body = compiler.decode(request_class(request.key), request.version, frame, request.body_position)[0]
                 if request.key is ApiKey.API_VERSIONS:
-                    keys = [av.ApiVersion(k, 0, high) for k, high in SUPPORTED_VERSIONS.items()]
-                    answer: Any = av.ApiVersionsResponse(0, keys, supported_features=[KRAFT])
+                    keys = [api_versions.ApiVersion(k, 0, high) for k, high in SUPPORTED_VERSIONS.items()]
+                    answer: Any = api_versions.ApiVersionsResponse(0, keys, supported_features=[KRAFT])
                 else:
                     answer = await controller.handle_raft_request(body, request.version, LISTENER)
                 await stream.send(encode_response(request.key, request.version, request.correlation_id, answer))
@@ -291,8 +290,10 @@ class QuorumScenario:
     async def _write_once(self, controller: QuorumController) -> None:
         self.attempted_value += 1
         value = self.attempted_value
-        config = ac.AlterableConfig(KEY, 0, str(value))
-        request = ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_BROKER, "", [config])])
+        config = incremental_alter_configs.AlterableConfig(KEY, 0, str(value))
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+            [incremental_alter_configs.AlterConfigsResource(RESOURCE_BROKER, "", [config])]
+        )
         try:
             with trio.move_on_after(60) as scope:
                 answer = await controller.submit(request, 1)

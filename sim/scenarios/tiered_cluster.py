@@ -19,7 +19,7 @@ from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetad
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
 from ottla.broker.storage.tiered.segment_format import object_name
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import delete_topics
 from sim.engine.object_store import SimObjectStore, SimStoreFaults
 from sim.engine.processes import SimProcess
 from sim.faults.node_lifecycle import NodeLifecycle
@@ -159,7 +159,7 @@ class TieredClusterScenario(ClusterScenario):
             ledger.report_violation("not-deleted", str(sorted(self.store.objects)[:5]))
 
     async def _delete_topic(self, client: SimClient) -> None:
-        answer = await client.call(dt.DeleteTopicsRequest([], [TOPIC], 5000), 4)
+        answer = await client.call(delete_topics.DeleteTopicsRequest([], [TOPIC], 5000), 4)
         code = ErrorCode(answer.responses[0].error_code)
         if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             raise RetriableError(code.name)

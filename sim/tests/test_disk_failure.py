@@ -11,7 +11,7 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.node import AllLogDirsFailed, Node
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 from sim.engine.simulation import Simulation
 from sim.faults.fault_plan import SETTINGS
 from sim.workload.clients import PORT, RetriableError, SimClient
@@ -40,7 +40,7 @@ def test_disk_failure_of_write_or_sync_stops_node_without_acknowledgement(call: 
             one = SimClient(env, "c")
             await one.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 5000))
             session.fault = lambda w, p: OSError(errno.EIO, "injected", p) if w == call and where in p else None
-            raw = r.build_batch([r.NewRecord(b"k", b"v", 1)])
+            raw = records.build_batch([records.NewRecord(b"k", b"v", 1)])
             data = TopicProduceData("t", partition_data=[PartitionProduceData(0, raw)])
             try:
                 if where == "/t-0/":

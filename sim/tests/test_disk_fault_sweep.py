@@ -19,9 +19,9 @@ import trio
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.node import AllLogDirsFailed, Node
 from ottla.env.memory_disk import DiskSession, MemoryDisk
-from ottla.wire.messages import produce as p
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.record_batch.records import NewRecord, build_batch
 from sim.engine.processes import SimProcess
 from sim.engine.simulation import Simulation
 from sim.workload.clients import PORT, RetriableError, SimClient, fetch_records
@@ -65,9 +65,9 @@ class WriteScript:
         self.codes: dict[int, int] = {}
 
     async def produce(self, partition: int, number: int) -> None:
-        raw = r.build_batch([r.NewRecord(b"%d" % number, VALUE, 1_800_000_000_000)])
-        data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, raw)])
-        answer = await self.client.call(p.ProduceRequest(None, -1, 5000, [data]), 9)
+        raw = build_batch([NewRecord(b"%d" % number, VALUE, 1_800_000_000_000)])
+        data = TopicProduceData("t", partition_data=[PartitionProduceData(partition, raw)])
+        answer = await self.client.call(ProduceRequest(None, -1, 5000, [data]), 9)
         code = answer.responses[0].partition_responses[0].error_code
         self.codes[partition] = code
         if code == 0:

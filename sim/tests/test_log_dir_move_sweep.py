@@ -15,11 +15,9 @@ import trio
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.node import AllLogDirsFailed, Node
 from ottla.env.memory_disk import ProcessKilled
-from ottla.wire.messages import alter_replica_log_dirs as al
-from ottla.wire.messages import describe_log_dirs as dl
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import alter_replica_log_dirs, describe_log_dirs, produce
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 from sim.engine.processes import SimProcess
 from sim.engine.simulation import Simulation
 from sim.tests.test_disk_fault_sweep import flatten_exceptions
@@ -51,9 +49,9 @@ class MoveSweepWriter:
     async def write(self, count: int) -> None:
         for _ in range(count):
             number, self._next = self._next, self._next + 1
-            raw = r.build_batch([r.NewRecord(b"%d" % number, VALUE, 1_800_000_000_000)])
-            data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, raw)])
-            answer = await self.client.call(p.ProduceRequest(None, -1, 5000, [data]), 9)
+            raw = build_batch([NewRecord(b"%d" % number, VALUE, 1_800_000_000_000)])
+            data = produce.TopicProduceData("t", partition_data=[produce.PartitionProduceData(0, raw)])
+            answer = await self.client.call(produce.ProduceRequest(None, -1, 5000, [data]), 9)
             if answer.responses[0].partition_responses[0].error_code == 0:
                 self.acknowledged.append(number)
 
@@ -62,15 +60,17 @@ class MoveSweepWriter:
         assert answer.topics[0].error_code == 0
 
     async def places(self) -> list[tuple[str, bool]]:
-        answer = await self.client.call(dl.DescribeLogDirsRequest(None), 4)
+        answer = await self.client.call(describe_log_dirs.DescribeLogDirsRequest(None), 4)
         rows = [(row.log_dir, t, x) for row in answer.results for t in row.topics for x in t.partitions]
         return [(path, x.is_future_key) for path, t, x in rows if t.name == "t"]
 
     async def move(self) -> None:
         ((here, _),) = await self.places()
         there = DIRS[1 - DIRS.index(here)]
-        row = al.AlterReplicaLogDir(there, [al.AlterReplicaLogDirTopic("t", [0])])
-        await self.client.call(al.AlterReplicaLogDirsRequest([row]), 2)
+        row = alter_replica_log_dirs.AlterReplicaLogDir(
+            there, [alter_replica_log_dirs.AlterReplicaLogDirTopic("t", [0])]
+        )
+        await self.client.call(alter_replica_log_dirs.AlterReplicaLogDirsRequest([row]), 2)
 
 
 def node(process: SimProcess) -> Node:

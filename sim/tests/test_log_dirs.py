@@ -12,11 +12,10 @@ import trio
 from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.node import Node, StartupRejected
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import metadata as md
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import delete_topics, metadata
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.record_batch import records
 from sim.engine.processes import SimProcess
 from sim.engine.simulation import Simulation
 from sim.workload.clients import PORT, SimClient, fetch_records
@@ -72,13 +71,15 @@ class LogDirFixture:
         assert answer.topics[0].error_code == 0
 
     async def produce(self, partition: int, value: bytes = b"v", topic: str = "t") -> int:
-        raw = r.build_batch([r.NewRecord(b"k", value, 1_800_000_000_000)])
-        data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(partition, raw)])
-        answer = await self.client.call(p.ProduceRequest(None, -1, 5000, [data]), 9)
+        raw = records.build_batch([records.NewRecord(b"k", value, 1_800_000_000_000)])
+        data = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, raw)])
+        answer = await self.client.call(ProduceRequest(None, -1, 5000, [data]), 9)
         return int(answer.responses[0].partition_responses[0].error_code)
 
     async def leaders(self, topic: str = "t") -> list[int]:
-        answer = await self.client.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
+        answer = await self.client.call(
+            metadata.MetadataRequest([metadata.MetadataRequestTopic(name=topic)], False), 12
+        )
         return [x.leader_id for x in sorted(answer.topics[0].partitions, key=lambda x: x.partition_index)]
 
     async def create_filled_topic(self, _: Node) -> None:
@@ -139,7 +140,7 @@ def test_log_dir_on_replaced_disk_keeps_its_partitions_offline() -> None:
 def test_topic_deleted_while_log_dir_offline_becomes_stray_for_new_topic() -> None:
     async def work(stage: LogDirFixture) -> None:
         async def again(_: Node) -> None:
-            await stage.client.call(dt.DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
+            await stage.client.call(delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
             await stage.create()
             assert await stage.produce(1, b"new") == 0
 

@@ -34,9 +34,7 @@ from ottla.jobs.sequences import collect_distinct_job
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import init_producer_id as ip
+from ottla.wire.messages import create_topics, find_coordinator, init_producer_id
 from sim.engine.network import WINDOW_BYTES
 from sim.engine.simulation import Simulation
 from sim.scenarios.cluster import CLUSTER_ID, CONTROLLER_PORT, SHARED_SETTINGS, format_host
@@ -157,18 +155,18 @@ class RawSimClient:
 
 async def make_topics(client: RawSimClient) -> None:
     """Create the topics that requests with valid values name."""
-    topics = [ct.CreatableTopic(name, 3, 1) for name in ("t", "u")]
-    await client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest(topics))
+    topics = [create_topics.CreatableTopic(name, 3, 1) for name in ("t", "u")]
+    await client.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest(topics))
 
 
 async def prepare(client: RawSimClient) -> None:
     """Create topics and the coordinators."""
     await make_topics(client)
     for key_type, key in ((0, "long"), (1, "x"), (2, f"long:{'A' * 22}:0")):
-        request = fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        request = find_coordinator.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
         await client.call(ApiKey.FIND_COORDINATOR, 6, request)
     await trio.sleep(2)
-    await client.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest("x", 60_000))
+    await client.call(ApiKey.INIT_PRODUCER_ID, 4, init_producer_id.InitProducerIdRequest("x", 60_000))
 
 
 def valid_values(node: Node, key: ApiKey) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.share_partitions.in_flight import RecordState as R
-from ottla.broker.share_state import share_group_offsets as st
+from ottla.broker.share_partitions.in_flight import RecordState
+from ottla.broker.share_state import share_group_offsets
 from ottla.broker.share_state.records import encode
 from ottla.broker.share_state.state_batches import PersisterStateBatch
 from ottla.wire.record_batch.records import Record
@@ -21,10 +21,10 @@ S = ("s0", 0)
 
 def stored(*steps: tuple[int, list[PersisterStateBatch]]) -> list[Record]:
     """Return records of the state topic: start offsets with their state batches."""
-    at, out = st.SharePartitionKey("g", TOPIC_ID, 0), []
+    at, out = share_group_offsets.SharePartitionKey("g", TOPIC_ID, 0), []
     for offset, (start, batches) in enumerate(steps):
-        made = st.snapshot_record if offset == 0 else st.update_record
-        key, value = encode(made(at, st.ShareGroupOffset(0, 0, 0, start, 0, tuple(batches))))
+        made = share_group_offsets.snapshot_record if offset == 0 else share_group_offsets.update_record
+        key, value = encode(made(at, share_group_offsets.ShareGroupOffset(0, 0, 0, start, 0, tuple(batches))))
         out.append(Record(offset, 0, key, value, []))
     return out
 
@@ -32,13 +32,13 @@ def stored(*steps: tuple[int, list[PersisterStateBatch]]) -> list[Record]:
 @pytest.mark.parametrize(
     ("acknowledged", "steps", "flagged"),
     [
-        ({0: {ACCEPT}}, [(-1, []), (0, [PersisterStateBatch(0, 0, 1, R.ACKNOWLEDGED)]), (1, [])], 0),
-        ({}, [(-1, []), (0, [PersisterStateBatch(0, 0, 1, R.ACKNOWLEDGED)])], 1),
-        ({0: {REJECT}}, [(0, [PersisterStateBatch(0, 0, 1, R.ARCHIVED)])], 0),
-        ({0: {RELEASE}}, [(0, [PersisterStateBatch(0, 0, 3, R.ARCHIVED)]), (1, [])], 0),
-        ({0: {RELEASE}}, [(0, [PersisterStateBatch(0, 0, 2, R.ARCHIVED)])], 1),
+        ({0: {ACCEPT}}, [(-1, []), (0, [PersisterStateBatch(0, 0, 1, RecordState.ACKNOWLEDGED)]), (1, [])], 0),
+        ({}, [(-1, []), (0, [PersisterStateBatch(0, 0, 1, RecordState.ACKNOWLEDGED)])], 1),
+        ({0: {REJECT}}, [(0, [PersisterStateBatch(0, 0, 1, RecordState.ARCHIVED)])], 0),
+        ({0: {RELEASE}}, [(0, [PersisterStateBatch(0, 0, 3, RecordState.ARCHIVED)]), (1, [])], 0),
+        ({0: {RELEASE}}, [(0, [PersisterStateBatch(0, 0, 2, RecordState.ARCHIVED)])], 1),
         ({}, [(0, []), (2, [])], 2),
-        ({}, [(0, [PersisterStateBatch(0, 1, 1, R.AVAILABLE)]), (2, [])], 2),
+        ({}, [(0, [PersisterStateBatch(0, 1, 1, RecordState.AVAILABLE)]), (2, [])], 2),
     ],
     ids=["accepted", "accepted by nobody", "rejected", "the limit", "before the limit", "passed over", "still free"],
 )

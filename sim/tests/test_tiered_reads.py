@@ -8,8 +8,7 @@ from ottla.broker.node import Node
 from ottla.broker.storage.tiered.chunk_directory import ChunkCacheOptions
 from ottla.client.record_decoding import decode_records
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import fetch, list_offsets
 from sim.engine.object_store import SimStoreFaults
 from sim.tests.test_tiered_storage import FAULTY, TieredNodeFixture
 
@@ -26,10 +25,10 @@ async def fetch_all(fixture: TieredNodeFixture) -> int:
     """Read the topic from its start, each record once, through all errors; return the number of failed requests."""
     offset = failures = 0
     while offset < RECORDS:
-        part = f.FetchPartition(0, -1, offset, partition_max_bytes=1000)
-        topics = [f.FetchTopic("t", partitions=[part])]
+        part = fetch.FetchPartition(0, -1, offset, partition_max_bytes=1000)
+        topics = [fetch.FetchTopic("t", partitions=[part])]
         answer = await fixture.client.call(
-            f.FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=topics), 12
+            fetch.FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=topics), 12
         )
         (row,) = answer.responses[0].partitions
         assert row.error_code == 0 or row.error_code in RETRIABLE, row.error_code
@@ -43,8 +42,8 @@ async def fetch_all(fixture: TieredNodeFixture) -> int:
 async def find_by_time(fixture: TieredNodeFixture, timestamp_ms: int) -> int:
     """Return the offset of a timestamp, repeated until it is answered."""
     while True:
-        wanted = [lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, -1, timestamp_ms)])]
-        answer = await fixture.client.call(lo.ListOffsetsRequest(topics=wanted, timeout_ms=2000), 11)
+        wanted = [list_offsets.ListOffsetsTopic("t", [list_offsets.ListOffsetsPartition(0, -1, timestamp_ms)])]
+        answer = await fixture.client.call(list_offsets.ListOffsetsRequest(topics=wanted, timeout_ms=2000), 11)
         (row,) = answer.topics[0].partitions
         if row.error_code not in (*RETRIABLE, ErrorCode.REQUEST_TIMED_OUT):
             assert row.error_code == 0, row.error_code

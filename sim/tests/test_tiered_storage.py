@@ -11,10 +11,10 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.node import Node
 from ottla.broker.storage.tiered.chunk_directory import ChunkCacheOptions
 from ottla.broker.storage.tiered.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import delete_topics
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.record_batch import records
 from sim.engine.object_store import SimObjectStore, SimStoreFaults
 from sim.engine.simulation import Simulation
 from sim.workload.clients import PORT, SimClient
@@ -65,13 +65,15 @@ class TieredNodeFixture:
 
     async def produce(self, topic: str, count: int) -> None:
         for number in range(count):
-            raw = r.build_batch([r.NewRecord(b"k", bytes(200), self.simulation.host("node").clock.wall_ms())])
-            data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, raw)])
-            answer = await self.client.call(p.ProduceRequest(None, -1, 5000, [data]), 9)
+            raw = records.build_batch(
+                [records.NewRecord(b"k", bytes(200), self.simulation.host("node").clock.wall_ms())]
+            )
+            data = TopicProduceData(topic, partition_data=[PartitionProduceData(0, raw)])
+            answer = await self.client.call(ProduceRequest(None, -1, 5000, [data]), 9)
             assert answer.responses[0].partition_responses[0].error_code == 0, number
 
     async def delete(self, topic: str) -> None:
-        answer = await self.client.call(dt.DeleteTopicsRequest([], [topic], 5000), 4)
+        answer = await self.client.call(delete_topics.DeleteTopicsRequest([], [topic], 5000), 4)
         assert answer.responses[0].error_code == 0, answer
 
     async def wait_until(self, condition: Callable[[], Any]) -> None:

@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import incremental_alter_configs as ac
-from ottla.wire.messages import metadata as md
-from ottla.wire.messages import produce
-from ottla.wire.messages import unregister_broker as ub
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages import (
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_configs,
+    incremental_alter_configs,
+    metadata,
+    produce,
+    unregister_broker,
+)
+from ottla.wire.record_batch.records import NewRecord, build_batch
 from sim.workload.clients import SINGLE_NODE, ClusterService, RetriableError, SimClient, UnknownOutcome
 
 if TYPE_CHECKING:
@@ -116,8 +118,8 @@ class SimAdminClient(SimClient):
 
     async def _create(self, name: str, count: int) -> None:
         self._trying = ("create", 0, 0)
-        creatable = ct.CreatableTopic(name, count, self.service.replicas)
-        answer = await self.call(ct.CreateTopicsRequest([creatable], 5000), 7)
+        creatable = create_topics.CreatableTopic(name, count, self.service.replicas)
+        answer = await self.call(create_topics.CreateTopicsRequest([creatable], 5000), 7)
         self._check(answer.topics[0].error_code, name, ErrorCode.TOPIC_ALREADY_EXISTS, "undead")
         found = await self._look(name)
         if found is None or found.topic_id in self._gone:
@@ -125,9 +127,9 @@ class SimAdminClient(SimClient):
         self.topics[name] = ExpectedTopic(found.topic_id, len(found.partitions))
         self._sent[name] = set()
 
-    async def _look(self, name: str) -> md.MetadataResponseTopic | None:
-        answer = await self.call(md.MetadataRequest([md.MetadataRequestTopic(name=name)], False), 12)
-        topic: md.MetadataResponseTopic = answer.topics[0]
+    async def _look(self, name: str) -> metadata.MetadataResponseTopic | None:
+        answer = await self.call(metadata.MetadataRequest([metadata.MetadataRequestTopic(name=name)], False), 12)
+        topic: metadata.MetadataResponseTopic = answer.topics[0]
         return None if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else topic
 
     async def _fill(self, name: str, count: int) -> None:
@@ -138,7 +140,7 @@ class SimAdminClient(SimClient):
         self._next += count
         self._sent[name].update(values)
         now = self.process.env.now_ms()
-        raw = r.build_batch([r.NewRecord(b"admin", struct.pack(">q", v), now) for v in values])
+        raw = build_batch([NewRecord(b"admin", struct.pack(">q", v), now) for v in values])
         data = produce.TopicProduceData(
             topic_id=made.topic_id, partition_data=[produce.PartitionProduceData(partition, raw)]
         )
@@ -154,9 +156,12 @@ class SimAdminClient(SimClient):
         value = 100_000 + self._next
         self._next += 1
         self._trying = ("set", 0, value)
-        config = ac.AlterableConfig(SETTING, 0, str(value))
+        config = incremental_alter_configs.AlterableConfig(SETTING, 0, str(value))
         answer = await self.call(
-            ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_TOPIC, name, [config])]), 1
+            incremental_alter_configs.IncrementalAlterConfigsRequest(
+                [incremental_alter_configs.AlterConfigsResource(RESOURCE_TOPIC, name, [config])]
+            ),
+            1,
         )
         self._check(answer.responses[0].error_code, name, ErrorCode.NONE, "unmade")
         self.topics[name].config_value = value
@@ -166,7 +171,9 @@ class SimAdminClient(SimClient):
         if made.partitions + count > MAX_PARTITIONS:
             return
         self._trying = ("grow", 0, made.partitions + count)
-        request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(name, made.partitions + count, None)], 5000)
+        request = create_partitions.CreatePartitionsRequest(
+            [create_partitions.CreatePartitionsTopic(name, made.partitions + count, None)], 5000
+        )
         answer = await self.call(request, 3)
         self._check(answer.results[0].error_code, name, ErrorCode.INVALID_PARTITIONS, "undead")
         made.partitions += count
@@ -187,22 +194,24 @@ class SimAdminClient(SimClient):
                 for value in [v for v, o in acked.items() if o < offset]:
                     del acked[value]
                 made.start[partition] = max(made.start.get(partition, 0), offset)
-                topic = dr.DeleteRecordsTopic(name, [dr.DeleteRecordsPartition(partition, offset)])
+                topic = delete_records.DeleteRecordsTopic(
+                    name, [delete_records.DeleteRecordsPartition(partition, offset)]
+                )
                 at = await self.leader(name, partition)
-                answer = await self.call(dr.DeleteRecordsRequest([topic], 5000), 2, at)
+                answer = await self.call(delete_records.DeleteRecordsRequest([topic], 5000), 2, at)
                 code = answer.topics[0].partitions[0].error_code
                 self._check(code, name, ErrorCode.NONE, "unmade")
                 return
 
     async def _delete(self, name: str, count: int) -> None:
         self._trying = ("delete", 0, 0)
-        topic = dt.DeleteTopicState(None, self.topics[name].topic_id)
-        answer = await self.call(dt.DeleteTopicsRequest([topic], timeout_ms=5000), 6)
+        topic = delete_topics.DeleteTopicState(None, self.topics[name].topic_id)
+        answer = await self.call(delete_topics.DeleteTopicsRequest([topic], timeout_ms=5000), 6)
         self._check(answer.responses[0].error_code, name, ErrorCode.UNKNOWN_TOPIC_ID, "unmade")
         self._gone[self.topics.pop(name).topic_id] = None
 
     async def _unregister(self) -> None:
-        await self.call(ub.UnregisterBrokerRequest(1), 0)
+        await self.call(unregister_broker.UnregisterBrokerRequest(1), 0)
 
     # ------------------------------------------------------------------ verification
 
@@ -232,8 +241,8 @@ class SimAdminClient(SimClient):
                 violation("unmade", f"{name}: {count} partitions, {made}")
             if made.config_value is None:
                 continue
-            resource = dc.DescribeConfigsResource(RESOURCE_TOPIC, name, [SETTING])
-            answer = await self.call(dc.DescribeConfigsRequest([resource]), 4)
+            resource = describe_configs.DescribeConfigsResource(RESOURCE_TOPIC, name, [SETTING])
+            answer = await self.call(describe_configs.DescribeConfigsRequest([resource]), 4)
             value = int(answer.results[0].configs[0].value)
             if value != made.config_value and ("set", 0, value) not in late:
                 violation("unmade", f"{name}: {SETTING} {value}, not {made.config_value}")

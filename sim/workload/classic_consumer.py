@@ -6,12 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import heartbeat as hb
-from ottla.wire.messages import join_group as jg
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_fetch as of
-from ottla.wire.messages import sync_group as sg
+from ottla.wire.messages import find_coordinator, heartbeat, join_group, offset_commit, offset_fetch, sync_group
 from sim.checkers.history import OperationOutcome
 from sim.workload.clients import (
     PAUSE_S,
@@ -60,7 +55,7 @@ class SimConsumer(SimClient):
                 await self.sleep(PAUSE_S * (0.5 + self.simulation.rng.random()))
 
     async def _coordinator(self) -> None:
-        answer = await self.call(fc.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+        answer = await self.call(find_coordinator.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
         found = answer.coordinators[0]
         self._check(found.error_code)
         self._at = (found.host, found.port)
@@ -72,9 +67,9 @@ class SimConsumer(SimClient):
             raise RetriableError(ErrorCode(code).name)
 
     async def _join(self) -> None:
-        protocols = [jg.JoinGroupRequestProtocol("halves", b"")]
+        protocols = [join_group.JoinGroupRequestProtocol("halves", b"")]
         cuts = self.simulation.ledger.power_cuts
-        request = jg.JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self._member, None, "consumer", protocols)
+        request = join_group.JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self._member, None, "consumer", protocols)
         answer = await self.call(request, 6, self._at)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member = answer.member_id
@@ -86,8 +81,8 @@ class SimConsumer(SimClient):
             ids = [m.member_id for m in answer.members]
             for number, member in enumerate(ids):
                 mine = bytes(p for p in range(self.service.partitions) if p % len(ids) == number)
-                shares.append(sg.SyncGroupRequestAssignment(member, mine))
-        sync = sg.SyncGroupRequest(GROUP, self._generation, self._member, None, assignments=shares)
+                shares.append(sync_group.SyncGroupRequestAssignment(member, mine))
+        sync = sync_group.SyncGroupRequest(GROUP, self._generation, self._member, None, assignments=shares)
         synced = await self.call(sync, 4, self._at)
         self._check(synced.error_code)
         self.simulation.ledger.record_generation(self._generation, cuts)
@@ -102,10 +97,10 @@ class SimConsumer(SimClient):
 
     async def _positions(self) -> None:
         topic, requested_at = (
-            of.OffsetFetchRequestTopic(TOPIC, list(self._mine)),
+            offset_fetch.OffsetFetchRequestTopic(TOPIC, list(self._mine)),
             dict(self.simulation.ledger.committed_to),
         )
-        answer = await self.call(of.OffsetFetchRequest(GROUP, [topic]), 7, self._at)
+        answer = await self.call(offset_fetch.OffsetFetchRequest(GROUP, [topic]), 7, self._at)
         self._check(answer.error_code)
         for row in answer.topics[0].partitions if answer.topics else ():
             place, offset = (TOPIC, row.partition_index), max(row.committed_offset, 0)
@@ -119,7 +114,7 @@ class SimConsumer(SimClient):
         Raises:
             RetriableError: no response, or an error response, such as to rejoin.
         """
-        alive = await self.call(hb.HeartbeatRequest(GROUP, self._generation, self._member, None), 3, self._at)
+        alive = await self.call(heartbeat.HeartbeatRequest(GROUP, self._generation, self._member, None), 3, self._at)
         self._check(alive.error_code)
         for partition, position in list(self._mine.items()):
             records = await fetch_records(self, partition, position, 200)
@@ -129,13 +124,13 @@ class SimConsumer(SimClient):
         await self.sleep(0.1 + self.simulation.rng.random() * 0.3)
 
     async def _commit(self, partition: int, offset: int) -> None:
-        part = oc.OffsetCommitRequestPartition(partition, offset, self.leader_epoch(TOPIC, partition))
-        topic = oc.OffsetCommitRequestTopic(TOPIC, partitions=[part])
+        part = offset_commit.OffsetCommitRequestPartition(partition, offset, self.leader_epoch(TOPIC, partition))
+        topic = offset_commit.OffsetCommitRequestTopic(TOPIC, partitions=[part])
         if len(self.service.bootstrap) > 1 and self._away.random() < PAUSE_SHARE:
             await self.sleep(SESSION_MS / 1000 * (1.2 + self._away.random()))
         self.simulation.ledger.record_commit_attempt((TOPIC, partition), offset)
         cuts, newest = self.simulation.ledger.power_cuts, self.simulation.ledger.generation
-        request = oc.OffsetCommitRequest(GROUP, self._generation, self._member, None, topics=[topic])
+        request = offset_commit.OffsetCommitRequest(GROUP, self._generation, self._member, None, topics=[topic])
         answer = await self.call(request, 7, self._at)
         self._check(answer.topics[0].partitions[0].error_code)
         self.simulation.ledger.verify_commit_generation(self._generation, newest, cuts)

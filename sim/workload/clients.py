@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.client.channel import Channel
 from ottla.client.record_decoding import decode_records
 from ottla.wire.errors import ErrorCode, WireError
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import fetch, produce
-from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import metadata as md
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages import create_topics, fetch, init_producer_id, list_offsets, metadata, produce
 from ottla.wire.record_batch.batch_header import iterate_batches
+from ottla.wire.record_batch.records import NewRecord, Record, build_batch
 from sim.checkers.history import HistoryPartition, OperationOutcome, PollStep, SendStep, decode_value, encode_value
 
 if TYPE_CHECKING:
@@ -132,7 +128,7 @@ class SimClient:
             RetriableError: no leader, or only one of an older leader epoch than the client knows.
         """
         if (topic, partition) not in self._leaders:
-            answer = await self.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
+            answer = await self.call(metadata.MetadataRequest([metadata.MetadataRequestTopic(name=topic)], False), 12)
             brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}
             topic_row = answer.topics[0]
             for row in topic_row.partitions:
@@ -210,14 +206,14 @@ async def create_topic(
     ``placed``: node ids of each partition's replicas, the preferred leader first; empty: placed by the cluster.
     """
     client = SimClient(simulation, f"maker-{topic}", service)
-    configs = [ct.CreatableTopicConfig(name, value) for name, value in settings.items()]
+    configs = [create_topics.CreatableTopicConfig(name, value) for name, value in settings.items()]
 
     async def once() -> None:
-        creatable = ct.CreatableTopic(topic, service.partitions, service.replicas, configs=configs)
+        creatable = create_topics.CreatableTopic(topic, service.partitions, service.replicas, configs=configs)
         if placed:
-            rows = [ct.CreatableReplicaAssignment(number, nodes) for number, nodes in enumerate(placed)]
-            creatable = ct.CreatableTopic(topic, -1, -1, rows, configs)
-        answer = await client.call(ct.CreateTopicsRequest([creatable], 5000))
+            rows = [create_topics.CreatableReplicaAssignment(number, nodes) for number, nodes in enumerate(placed)]
+            creatable = create_topics.CreatableTopic(topic, -1, -1, rows, configs)
+        answer = await client.call(create_topics.CreateTopicsRequest([creatable], 5000))
         if answer.topics[0].error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise RetriableError(ErrorCode(answer.topics[0].error_code).name)
 
@@ -276,7 +272,7 @@ class SimProducer(SimClient):
         simulation.history.end(number, OperationOutcome.OK, simulation.now_s(), done)
 
     async def _init(self) -> None:
-        answer = await self.call(ip.InitProducerIdRequest(None, 60_000), 4)
+        answer = await self.call(init_producer_id.InitProducerIdRequest(None, 60_000), 4)
         if answer.error_code:
             raise RetriableError(ErrorCode(answer.error_code).name)
         self._pid = answer.producer_id
@@ -285,9 +281,9 @@ class SimProducer(SimClient):
     async def _produce(self, partition: int, values: list[int]) -> int:
         now = self.process.env.now_ms()
         place = (self._topic, partition)
-        records = [r.NewRecord(self._key(v), self.service.pack(place, v), now) for v in values]
+        records = [NewRecord(self._key(v), self.service.pack(place, v), now) for v in values]
         sequence = self._sequences.get(partition, 0)
-        raw = r.build_batch(records, producer_id=self._pid, producer_epoch=0, base_sequence=sequence)
+        raw = build_batch(records, producer_id=self._pid, producer_epoch=0, base_sequence=sequence)
         data = produce.TopicProduceData(self._topic, partition_data=[produce.PartitionProduceData(partition, raw)])
         at = await self.leader(self._topic, partition)
         answer = await self.call(produce.ProduceRequest(None, -1, 5000, [data]), 9, at)
@@ -306,7 +302,7 @@ class SimProducer(SimClient):
 
 async def fetch_records(
     client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC
-) -> list[r.Record]:
+) -> list[Record]:
     """Fetch records of a partition once from its leader, and record the read in the history.
 
     Raises:
@@ -315,7 +311,7 @@ async def fetch_records(
     return (await _read(client, partition, offset, wait_ms, topic))[0]
 
 
-async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> tuple[list[r.Record], int]:
+async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> tuple[list[Record], int]:
     """Fetch records once and record the read; return the records and the next offset to read.
 
     Raises:
@@ -333,9 +329,7 @@ async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, to
     return records, following
 
 
-async def _fetch(
-    client: SimClient, partition: int, offset: int, wait_ms: int, topic: str
-) -> tuple[list[r.Record], int]:
+async def _fetch(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> tuple[list[Record], int]:
     """Fetch records once; return them and the next offset. A batch with an invalid checksum is a violation.
 
     Raises:
@@ -368,17 +362,17 @@ async def log_start_offset(client: SimClient, topic: str, partition: int) -> int
         RetriableError: no response, or an error response.
     """
     at = await client.leader(topic, partition)
-    requested = lo.ListOffsetsTopic(
-        topic, [lo.ListOffsetsPartition(partition, client.leader_epoch(topic, partition), EARLIEST)]
+    requested = list_offsets.ListOffsetsTopic(
+        topic, [list_offsets.ListOffsetsPartition(partition, client.leader_epoch(topic, partition), EARLIEST)]
     )
-    answer = await client.call(lo.ListOffsetsRequest(-1, topics=[requested]), 7, at)
+    answer = await client.call(list_offsets.ListOffsetsRequest(-1, topics=[requested]), 7, at)
     row = answer.topics[0].partitions[0]
     if row.error_code:
         raise RetriableError(ErrorCode(row.error_code).name)
     return int(row.offset)
 
 
-async def read_partition(client: SimClient, topic: str, partition: int) -> list[r.Record]:
+async def read_partition(client: SimClient, topic: str, partition: int) -> list[Record]:
     """Return all records of a partition, from its log start offset to its end; retry after errors.
 
     A batch with an invalid checksum ends the read.
@@ -386,7 +380,7 @@ async def read_partition(client: SimClient, topic: str, partition: int) -> list[
     simulation = client.simulation
     number = simulation.history.start(client.name, "assign", now_s=simulation.now_s())
     simulation.history.end(number, OperationOutcome.OK, simulation.now_s(), places=[])
-    out: list[r.Record] = []
+    out: list[Record] = []
     at = await client.retry_until_done(partial(log_start_offset, client, topic, partition))
     while True:
         more, following = await client.retry_until_done(partial(_read, client, partition, at, 50, topic))

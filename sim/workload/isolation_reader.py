@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.messages import fetch
 from ottla.wire.record_batch import legacy_records
-from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.control_record import ControlRecordType, parse_end_transaction_marker
+from ottla.wire.record_batch.records import Record, iterate_records
 from sim.checkers.history import HistoryPartition, OffsetsStep, OperationOutcome, PollStep
 from sim.workload.clients import ClusterService, RetriableError, SimClient
 
@@ -66,7 +66,7 @@ async def fetch_isolated(
     return FetchView(records, end, row.last_stable_offset, row.high_watermark)
 
 
-def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[r.Record], int]:
+def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[Record], int]:
     """Return the records from ``offset`` on that a consumer sees of a response, and the next fetch offset.
 
     Control batches and records of aborted transactions are left out (``CompletedFetch.java``).
@@ -77,13 +77,13 @@ def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[r.Reco
     raw = row.records or b""
     aborted = sorted((x.first_offset, x.producer_id) for x in row.aborted_transactions or ())
     open_ones: dict[int, None] = {}
-    out: list[r.Record] = []
+    out: list[Record] = []
     for pos, header in legacy_records.iterate_any_batches(raw):
         if not legacy_records.any_crc_matches(raw, header, pos):
             raise WireError(f"bad CRC in the batch at offset {header.base_offset}")
         while aborted and aborted[0][0] <= header.last_offset:
             open_ones[aborted.pop(0)[1]] = None
-        records = list(r.iterate_records(raw, header, pos))
+        records = list(iterate_records(raw, header, pos))
         if header.is_control:
             end = parse_end_transaction_marker(records[0]) if records else None
             if end is not None and end.control_type == ControlRecordType.ABORT:

@@ -15,9 +15,7 @@ from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
 from ottla.broker.replication.alter_log_dirs.future_replica_copier import ALTER_LOG_DIRS_RATE_KEY
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import alter_replica_log_dirs as al
-from ottla.wire.messages import describe_log_dirs as dl
-from ottla.wire.messages import incremental_alter_configs as ac
+from ottla.wire.messages import alter_replica_log_dirs, describe_log_dirs, incremental_alter_configs
 from sim.workload.admin_client import NAMES
 from sim.workload.clients import TOPIC, ClusterService, RetriableError, SimClient, UnknownOutcome
 
@@ -63,11 +61,11 @@ class SimLogDirMover(SimClient):
         self.close_connections()
 
     async def _move(self) -> None:
-        request = al.AlterReplicaLogDirsRequest()
+        request = alter_replica_log_dirs.AlterReplicaLogDirsRequest()
         for _ in range(1 + int(self._rng.random() * MAX_CONCURRENT_MOVES)):
             number = int(self._rng.random() * MAX_PARTITIONS)
-            row = al.AlterReplicaLogDirTopic(self._rng.choice(self._topics), [number])
-            request.dirs.append(al.AlterReplicaLogDir(self._rng.choice(self._paths), [row]))
+            row = alter_replica_log_dirs.AlterReplicaLogDirTopic(self._rng.choice(self._topics), [number])
+            request.dirs.append(alter_replica_log_dirs.AlterReplicaLogDir(self._rng.choice(self._paths), [row]))
         answer = await self.call(request, 2, self._rng.choice(self.service.bootstrap))
         self.moves += sum(not p.error_code for topic in answer.results for p in topic.partitions)
 
@@ -77,8 +75,12 @@ class SimLogDirMover(SimClient):
         Raises:
             RetriableError: no response, or an error response.
         """
-        config = ac.AlterableConfig(ALTER_LOG_DIRS_RATE_KEY, _DELETE if rate is None else _SET, rate)
-        request = ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_BROKER, "", [config])])
+        config = incremental_alter_configs.AlterableConfig(
+            ALTER_LOG_DIRS_RATE_KEY, _DELETE if rate is None else _SET, rate
+        )
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+            [incremental_alter_configs.AlterConfigsResource(RESOURCE_BROKER, "", [config])]
+        )
         code = (await self.call(request, 1)).responses[0].error_code
         if code:
             raise RetriableError(ErrorCode(code).name)
@@ -93,7 +95,7 @@ class SimLogDirMover(SimClient):
         for address in self.service.bootstrap:
             rows: Counter[tuple[str, int]] = Counter()
             for _ in range(int(MOVE_TIMEOUT_S / POLL_INTERVAL_S)):
-                answer = await self.call(dl.DescribeLogDirsRequest(None), 4, address)
+                answer = await self.call(describe_log_dirs.DescribeLogDirsRequest(None), 4, address)
                 parts = [(x.name, p) for d in answer.results for x in d.topics for p in x.partitions]
                 coming = [f"{name}-{p.partition_index}: {p}" for name, p in parts if p.is_future_key]
                 rows = Counter((name, p.partition_index) for name, p in parts)

@@ -9,8 +9,7 @@ import random
 from typing import TYPE_CHECKING
 
 from ottla.controller.metadata.image import MetadataImage
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import alter_partition_reassignments, elect_leaders
 from sim.workload.clients import ClusterService, SimClient, UnknownOutcome
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class SimReplicaMover(SimClient):
             await self.sleep(self._rng.random() * PAUSE_S)
             try:
                 if self._rng.random() < ELECT_SHARE:
-                    await self.call(el.ElectLeadersRequest(PREFERRED, None, 5000), 2)
+                    await self.call(elect_leaders.ElectLeadersRequest(PREFERRED, None, 5000), 2)
                 else:
                     await self._move()
             except UnknownOutcome:
@@ -63,12 +62,14 @@ class SimReplicaMover(SimClient):
         if not there:
             return
         rows = [
-            ar.ReassignableTopic(name, [ar.ReassignablePartition(number, self._target())])
+            alter_partition_reassignments.ReassignableTopic(
+                name, [alter_partition_reassignments.ReassignablePartition(number, self._target())]
+            )
             for name, number in self._rng.sample(
                 there, min(1 + int(self._rng.random() * MAX_CONCURRENT_MOVES), len(there))
             )
         ]
-        answer = await self.call(ar.AlterPartitionReassignmentsRequest(5000, topics=rows), 0)
+        answer = await self.call(alter_partition_reassignments.AlterPartitionReassignmentsRequest(5000, topics=rows), 0)
         self.moves += sum(not p.error_code for topic in answer.responses for p in topic.partitions)
 
     def _target(self) -> list[int] | None:

@@ -11,12 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import add_partitions_to_txn as ap
-from ottla.wire.messages import end_txn as et
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import produce
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages import add_partitions_to_txn, end_txn, find_coordinator, init_producer_id, produce
+from ottla.wire.record_batch import records
 from sim.checkers.history import HistoryPartition, OperationOutcome, SendStep
 from sim.workload.clients import Address, ClusterService, RetriableError, SimClient, UnknownOutcome
 from sim.workload.coordinator_lookup import is_coordinator_agreed
@@ -100,7 +96,7 @@ class TransactionalClient(SimClient):
     async def _coordinator(self, kind: int, key: str) -> Address:
         known = self._coordinators.get((kind, key))
         if known is None:
-            answer = await self.call(fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
+            answer = await self.call(find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
             found = answer.coordinators[0]
             if found.error_code:
                 raise RetriableError(ErrorCode(found.error_code).name)
@@ -127,7 +123,9 @@ class TransactionalClient(SimClient):
 
         async def once() -> None:
             try:
-                answer = await self._coordinator_response(ip.InitProducerIdRequest(self._id, TRANSACTION_MS), 4)
+                answer = await self._coordinator_response(
+                    init_producer_id.InitProducerIdRequest(self._id, TRANSACTION_MS), 4
+                )
             except UnknownOutcome:
                 self._lost_init_s = self.simulation.now_s()
                 raise
@@ -160,9 +158,9 @@ class TransactionalClient(SimClient):
         return offset
 
     async def _add(self, place: HistoryPartition) -> None:
-        topics = [ap.AddPartitionsToTxnTopic(place[0], [place[1]])]
+        topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(place[0], [place[1]])]
         answer = await self._coordinator_response(
-            ap.AddPartitionsToTxnRequest([], self._id, self.producer_id, self.epoch, topics), 3
+            add_partitions_to_txn.AddPartitionsToTxnRequest([], self._id, self.producer_id, self.epoch, topics), 3
         )
         raise_transaction_error(
             answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code, "add"
@@ -172,8 +170,8 @@ class TransactionalClient(SimClient):
     async def _produce(self, place: HistoryPartition, values: list[int]) -> int:
         topic, partition = place
         now = self.process.env.now_ms()
-        raw = r.build_batch(
-            [r.NewRecord(self.name.encode(), self.service.pack(place, v), now) for v in values],
+        raw = records.build_batch(
+            [records.NewRecord(self.name.encode(), self.service.pack(place, v), now) for v in values],
             attributes=TRANSACTIONAL_BIT,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
@@ -196,7 +194,7 @@ class TransactionalClient(SimClient):
         """
 
         async def once() -> None:
-            request = et.EndTxnRequest(self._id, self.producer_id, self.epoch, commit)
+            request = end_txn.EndTxnRequest(self._id, self.producer_id, self.epoch, commit)
             answer = await self._coordinator_response(request, 5 if self._version >= 2 else 3)
             refused = answer.error_code == ErrorCode.INVALID_TXN_STATE and self._wrote and not self._may_have_ended()
             if refused and await is_coordinator_agreed(

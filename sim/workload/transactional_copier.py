@@ -7,9 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import add_offsets_to_txn as ao
-from ottla.wire.messages import offset_fetch as of
-from ottla.wire.messages import txn_offset_commit as tc
+from ottla.wire.messages import add_offsets_to_txn, offset_fetch, txn_offset_commit
 from sim.checkers.history import HistoryPartition, OperationOutcome
 from sim.workload.clients import ClusterService, RetriableError
 from sim.workload.isolation_reader import fetch_isolated
@@ -130,13 +128,17 @@ class TransactionalCopier(TransactionalClient):
             nonlocal added
             if not added:
                 answer = await self._coordinator_response(
-                    ao.AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, COPY_GROUP), 3
+                    add_offsets_to_txn.AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, COPY_GROUP), 3
                 )
                 raise_transaction_error(answer.error_code, "add offsets")
                 added = True
-            part = tc.TxnOffsetCommitRequestPartition(self._place[1], offset, self.leader_epoch(*self._place))
-            topic = tc.TxnOffsetCommitRequestTopic(self._place[0], [part])
-            request = tc.TxnOffsetCommitRequest(self._id, COPY_GROUP, self.producer_id, self.epoch, topics=[topic])
+            part = txn_offset_commit.TxnOffsetCommitRequestPartition(
+                self._place[1], offset, self.leader_epoch(*self._place)
+            )
+            topic = txn_offset_commit.TxnOffsetCommitRequestTopic(self._place[0], [part])
+            request = txn_offset_commit.TxnOffsetCommitRequest(
+                self._id, COPY_GROUP, self.producer_id, self.epoch, topics=[topic]
+            )
             answer = await self._coordinator_response(
                 request, 5 if self._version >= 2 else 3, GROUP_KEY_TYPE, COPY_GROUP
             )
@@ -161,8 +163,8 @@ class TransactionalCopier(TransactionalClient):
         Raises:
             RetriableError: no response.
         """
-        topic = of.OffsetFetchRequestTopic(SOURCE, [self._place[1]])
-        request = of.OffsetFetchRequest(COPY_GROUP, [topic], require_stable=True)
+        topic = offset_fetch.OffsetFetchRequestTopic(SOURCE, [self._place[1]])
+        request = offset_fetch.OffsetFetchRequest(COPY_GROUP, [topic], require_stable=True)
         answer = await self._coordinator_response(request, 7, GROUP_KEY_TYPE, COPY_GROUP)
         rows = answer.topics[0].partitions if answer.topics else []
         code = answer.error_code or (rows[0].error_code if rows else 0)

@@ -14,7 +14,7 @@ from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
 from ottla.controller.metadata.subscriptions import MetadataSubscriptions
 from ottla.controller.raft.state_machine.log_summary import LogSummary
 from ottla.env.memory_disk import MemoryDisk
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 from sim.checkers.cluster_invariants import MAX_REPORTS, ClusterInvariants
 from sim.checkers.replica_comparison import ReplicaCopy, find_replica_differences, read_replica
 from sim.engine.simulation import Simulation
@@ -87,7 +87,7 @@ def image_of(
 ) -> MetadataImage:
     registration = PartitionRegistration((1, 2), isr, leader, epoch, 1)
     topic = TopicImage("t", ID, {0: registration})
-    brokers = {i: m.RegisterBrokerRecord(i, broker_epoch=broker_epoch) for i in (1, 2)}
+    brokers = {i: metadata_records.RegisterBrokerRecord(i, broker_epoch=broker_epoch) for i in (1, 2)}
     names = MetadataImage().topic_names.update({ID: "t"})
     return MetadataImage(
         offset, 1, topics=MetadataImage().topics.update({"t": topic}), topic_names=names, brokers=brokers

@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from ottla.broker.groups.consumer import consumer_group as cs
-from ottla.broker.groups.streams import streams_group as ss
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.streams import streams_group
 from ottla.broker.share_partitions.acquisition import AcquireRequest, FetchedOffsets, acquire_records
-from ottla.broker.share_partitions.in_flight import RecordState as R
+from ottla.broker.share_partitions.in_flight import RecordState
 from ottla.broker.share_partitions.share_partition import SharePartition, SharePartitionLimits
 from ottla.broker.share_state.state_batches import PersisterStateBatch
 from sim.checkers.assignment_checker import AssignmentChecker
@@ -163,8 +163,8 @@ def test_assignment_checker_in_legal_and_illegal_scenarios_reports_violations(
     assert [name for name, _ in events.ledger.violations] == flagged
 
 
-def consumer_group(*members: cs.ConsumerGroupMember, epoch: int = 5, target: int = 5) -> list[str]:
-    group = cs.ConsumerGroup("g")
+def consumer_group(*members: ConsumerGroupMember, epoch: int = 5, target: int = 5) -> list[str]:
+    group = ConsumerGroup("g")
     group.members = {member.id: member for member in members}
     group.epoch, group.target_epoch = epoch, target
     return [name for name, _ in (*duplicate_assignments(group), *epochs_out_of_order(group))]
@@ -172,14 +172,14 @@ def consumer_group(*members: cs.ConsumerGroupMember, epoch: int = 5, target: int
 
 def test_consumer_group_with_partition_of_two_members_is_reported() -> None:
     one, two = {TOPIC_ID: {0: 4}}, {TOPIC_ID: {1: 4}}
-    a = cs.ConsumerGroupMember("a", 5, assigned=one)
-    assert consumer_group(a, cs.ConsumerGroupMember("b", 5, assigned=two)) == []
-    assert consumer_group(a, cs.ConsumerGroupMember("b", 5, assigned=one)) == ["OneHolder"]
-    assert consumer_group(a, cs.ConsumerGroupMember("b", 4, revoking=one)) == ["OneHolder"]
+    a = ConsumerGroupMember("a", 5, assigned=one)
+    assert consumer_group(a, ConsumerGroupMember("b", 5, assigned=two)) == []
+    assert consumer_group(a, ConsumerGroupMember("b", 5, assigned=one)) == ["OneHolder"]
+    assert consumer_group(a, ConsumerGroupMember("b", 4, revoking=one)) == ["OneHolder"]
 
 
 def test_consumer_group_with_epochs_out_of_order_is_reported() -> None:
-    a = cs.ConsumerGroupMember("a", 5)
+    a = ConsumerGroupMember("a", 5)
     assert consumer_group(a, epoch=6) == []
     assert consumer_group(a, epoch=6, target=4) == ["EpochsInOrder"]
     assert consumer_group(a, epoch=4, target=5) == ["EpochsInOrder"]
@@ -187,11 +187,11 @@ def test_consumer_group_with_epochs_out_of_order_is_reported() -> None:
 
 def thread(
     name: str, process: str, active: tuple[int, ...] = (), standby: tuple[int, ...] = ()
-) -> ss.StreamsGroupMember:
-    has = ss.TasksTupleWithEpochs(
+) -> streams_group.StreamsGroupMember:
+    has = streams_group.TasksTupleWithEpochs(
         {"0": dict.fromkeys(active, 4)} if active else {}, {"0": frozenset(standby)} if standby else {}
     )
-    return ss.StreamsGroupMember(name, 5, process_id=process, assigned=has)
+    return streams_group.StreamsGroupMember(name, 5, process_id=process, assigned=has)
 
 
 @pytest.mark.parametrize(
@@ -204,15 +204,17 @@ def thread(
     ],
     ids=["a standby elsewhere", "another task", "active twice", "two roles in a process"],
 )
-def test_streams_group_with_duplicate_tasks_is_reported(other: ss.StreamsGroupMember, flagged: list[str]) -> None:
-    group = ss.StreamsGroup("app")
+def test_streams_group_with_duplicate_tasks_is_reported(
+    other: streams_group.StreamsGroupMember, flagged: list[str]
+) -> None:
+    group = streams_group.StreamsGroup("app")
     group.members = {"a": thread("a", "p0", (0,)), "b": other}
     assert [name for name, _ in duplicate_tasks(group)] == flagged
 
 
 def test_share_partition_with_inconsistent_counts_is_reported() -> None:
     share = SharePartition(
-        0, [PersisterStateBatch(1, 1, 1, R.ACKNOWLEDGED)], SharePartitionLimits(max_delivery_count=3)
+        0, [PersisterStateBatch(1, 1, 1, RecordState.ACKNOWLEDGED)], SharePartitionLimits(max_delivery_count=3)
     )
     acquire_records(share, AcquireRequest("a", 100, 100), FetchedOffsets(0, [(0, 9)]), 0)
     assert list(inconsistent_counts(share)) == []

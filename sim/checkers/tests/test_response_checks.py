@@ -12,19 +12,17 @@ from ottla.broker.requests.peer import Peer
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import encode_request, encode_response, parse_request
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import produce as p
-from ottla.wire.messages import share_fetch as sf
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.messages import fetch as fetch_messages
+from ottla.wire.messages import produce, share_fetch
+from ottla.wire.record_batch import batch_header, records
 from sim.checkers.response_checks import InvalidResponse, ResponseChecker, install
 
 LIMIT = 10_000
 
 
 def batch(offset: int, count: int = 3) -> bytes:
-    raw = bytearray(r.build_batch([r.NewRecord(None, b"v" * 20, 0)] * count))
-    b.set_offset_and_epoch(raw, 0, offset, 0)
+    raw = bytearray(records.build_batch([records.NewRecord(None, b"v" * 20, 0)] * count))
+    batch_header.set_offset_and_epoch(raw, 0, offset, 0)
     return bytes(raw)
 
 
@@ -62,13 +60,20 @@ def fetch(
     stable: int = 90,
 ) -> None:
     """Check the response (partition, records) to a Fetch of these partitions."""
-    wanted = [f.FetchPartition(number, fetch_offset=offset, partition_max_bytes=each) for number in requested]
-    wanted = wanted or [f.FetchPartition(n, fetch_offset=offset, partition_max_bytes=each) for n, _ in parts]
-    rows = [f.PartitionData(n, 0, high_watermark, stable, 0, records=raw) for n, raw in parts]
-    request = f.FetchRequest(
-        replica_id=replica, max_bytes=most, isolation_level=isolation, topics=[f.FetchTopic("t", partitions=wanted)]
+    wanted = [
+        fetch_messages.FetchPartition(number, fetch_offset=offset, partition_max_bytes=each) for number in requested
+    ]
+    wanted = wanted or [
+        fetch_messages.FetchPartition(n, fetch_offset=offset, partition_max_bytes=each) for n, _ in parts
+    ]
+    rows = [fetch_messages.PartitionData(n, 0, high_watermark, stable, 0, records=raw) for n, raw in parts]
+    request = fetch_messages.FetchRequest(
+        replica_id=replica,
+        max_bytes=most,
+        isolation_level=isolation,
+        topics=[fetch_messages.FetchTopic("t", partitions=wanted)],
     )
-    response = f.FetchResponse(responses=[f.FetchableTopicResponse("t", partitions=rows)])
+    response = fetch_messages.FetchResponse(responses=[fetch_messages.FetchableTopicResponse("t", partitions=rows)])
     check(checks(compact=compact, tiered=tiered), ApiKey.FETCH, 12, request, response)
 
 
@@ -139,16 +144,18 @@ def test_check_of_fetch_session_uses_offsets_and_limits_of_earlier_requests() ->
     checker = checks()
 
     def ask(session: int, epoch: int, named: list[int], expected: dict[int, bytes], gone: tuple[int, ...] = ()) -> None:
-        wanted = [f.FetchPartition(number, fetch_offset=3, partition_max_bytes=SIZE) for number in named]
-        request = f.FetchRequest(
+        wanted = [fetch_messages.FetchPartition(number, fetch_offset=3, partition_max_bytes=SIZE) for number in named]
+        request = fetch_messages.FetchRequest(
             max_bytes=5000,
             session_id=session,
             session_epoch=epoch,
-            topics=[f.FetchTopic("t", partitions=wanted)],
-            forgotten_topics_data=[f.ForgottenTopic("t", partitions=list(gone))],
+            topics=[fetch_messages.FetchTopic("t", partitions=wanted)],
+            forgotten_topics_data=[fetch_messages.ForgottenTopic("t", partitions=list(gone))],
         )
-        rows = [f.PartitionData(number, 0, 100, 100, 0, records=raw) for number, raw in expected.items()]
-        response = f.FetchResponse(session_id=7, responses=[f.FetchableTopicResponse("t", partitions=rows)])
+        rows = [fetch_messages.PartitionData(number, 0, 100, 100, 0, records=raw) for number, raw in expected.items()]
+        response = fetch_messages.FetchResponse(
+            session_id=7, responses=[fetch_messages.FetchableTopicResponse("t", partitions=rows)]
+        )
         check(checker, ApiKey.FETCH, 12, request, response)
 
     ask(0, 0, [0, 1], {0: b"", 1: b""})
@@ -165,13 +172,13 @@ def test_check_of_fetch_session_uses_offsets_and_limits_of_earlier_requests() ->
 
 @pytest.mark.parametrize("expected", [[], [0, 0], [1]])
 def test_check_of_produce_response_with_missing_or_extra_partition_fails(expected: list[int]) -> None:
-    request = p.ProduceRequest(
-        None, 1, 0, [p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, batch(0))])]
+    request = produce.ProduceRequest(
+        None, 1, 0, [produce.TopicProduceData("t", partition_data=[produce.PartitionProduceData(0, batch(0))])]
     )
 
-    def answer(*numbers: int) -> p.ProduceResponse:
-        rows = [p.PartitionProduceResponse(number, base_offset=5) for number in numbers]
-        return p.ProduceResponse([p.TopicProduceResponse("t", partition_responses=rows)])
+    def answer(*numbers: int) -> produce.ProduceResponse:
+        rows = [produce.PartitionProduceResponse(number, base_offset=5) for number in numbers]
+        return produce.ProduceResponse([produce.TopicProduceResponse("t", partition_responses=rows)])
 
     check(checks(), ApiKey.PRODUCE, 9, request, answer(0))
     with pytest.raises(InvalidResponse, match="asked for"):
@@ -195,13 +202,15 @@ def test_check_of_produce_response_with_missing_or_extra_partition_fails(expecte
 def test_check_of_share_fetch_response_compares_batches_and_acquired_records(
     raw: bytes, acquired: list[tuple[int, int]], text: str
 ) -> None:
-    row = sf.PartitionData(0, records=raw, acquired_records=[sf.AcquiredRecords(*each, 1) for each in acquired])
-    response = sf.ShareFetchResponse(responses=[sf.ShareFetchableTopicResponse(b"t" * 16, [row])])
+    row = share_fetch.PartitionData(
+        0, records=raw, acquired_records=[share_fetch.AcquiredRecords(*each, 1) for each in acquired]
+    )
+    response = share_fetch.ShareFetchResponse(responses=[share_fetch.ShareFetchableTopicResponse(b"t" * 16, [row])])
     if not text:
-        check(checks(), ApiKey.SHARE_FETCH, 1, sf.ShareFetchRequest("g", "m"), response)
+        check(checks(), ApiKey.SHARE_FETCH, 1, share_fetch.ShareFetchRequest("g", "m"), response)
         return
     with pytest.raises(InvalidResponse, match=text):
-        check(checks(), ApiKey.SHARE_FETCH, 1, sf.ShareFetchRequest("g", "m"), response)
+        check(checks(), ApiKey.SHARE_FETCH, 1, share_fetch.ShareFetchRequest("g", "m"), response)
 
 
 def test_install_called_twice_registers_one_checker() -> None:

@@ -17,7 +17,7 @@ from ottla.controller.metadata_loader import MetadataLoader
 from ottla.controller.partitions import partition_change_builder
 from ottla.controller.raft.driver.raft_driver import RaftDriver
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 from sim.tests.seeded_faults.seeding import patch
 
 
@@ -51,7 +51,9 @@ def fence_without_electing() -> None:
     def make(real: Any) -> Any:
         def transition(image: Any, static: Any, broker: Any, state: Any) -> Any:
             if state is broker_heartbeat.BrokerControlState.FENCED:
-                return [m.BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=1)]
+                return [
+                    metadata_records.BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=1)
+                ]
             return (yield from real(image, static, broker, state))
 
         return transition

@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import offset_commit, offset_fetch
 from sim.checkers.history import HistoryPartition
 from sim.workload.clients import (
     PAUSE_S,
@@ -235,12 +234,14 @@ class AssignedMember(SimGroupMember):
         self.simulation.ledger.committed_to.pop(place, None)
 
     async def _fetch_position(self, place: HistoryPartition) -> None:
-        topic = of.OffsetFetchRequestTopics(place[0], partition_indexes=[place[1]])
-        group = of.OffsetFetchRequestGroup(self.group, topics=[topic])
+        topic = offset_fetch.OffsetFetchRequestTopics(place[0], partition_indexes=[place[1]])
+        group = offset_fetch.OffsetFetchRequestGroup(self.group, topics=[topic])
         if self.reads_with_member_epoch:
             group.member_id, group.member_epoch = self.id, self.epoch
         requested_at = self.simulation.ledger.committed_to.get(place, 0)
-        found = (await self.call_coordinator(of.OffsetFetchRequest(groups=[group], require_stable=True), 9)).groups[0]
+        found = (
+            await self.call_coordinator(offset_fetch.OffsetFetchRequest(groups=[group], require_stable=True), 9)
+        ).groups[0]
         code = found.error_code or (found.topics[0].partitions[0].error_code if found.topics else 0)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
             return  # the next heartbeat returns the error
@@ -282,9 +283,9 @@ class AssignedMember(SimGroupMember):
     async def _send_commit(self, place: HistoryPartition, offset: int) -> int:
         """Send an OffsetCommit and return the error code of the response. Raises RetriableError."""
         self.simulation.ledger.record_commit_attempt(place, offset)
-        row = oc.OffsetCommitRequestPartition(place[1], offset, self.leader_epoch(*place))
-        topic = oc.OffsetCommitRequestTopic(place[0], partitions=[row])
-        request = oc.OffsetCommitRequest(self.group, self.epoch, self.id, self._instance_id, topics=[topic])
+        row = offset_commit.OffsetCommitRequestPartition(place[1], offset, self.leader_epoch(*place))
+        topic = offset_commit.OffsetCommitRequestTopic(place[0], partitions=[row])
+        request = offset_commit.OffsetCommitRequest(self.group, self.epoch, self.id, self._instance_id, topics=[topic])
         answer: Any = await self.call_coordinator(request, self.offset_commit_version)
         return int(answer.topics[0].partitions[0].error_code)
 

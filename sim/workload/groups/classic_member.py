@@ -14,11 +14,12 @@ from ottla.wire.codec import compiler
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import consumer_protocol as cp
-from ottla.wire.messages import heartbeat as hb
-from ottla.wire.messages import join_group as jg
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import sync_group as sg
+from ottla.wire.messages import heartbeat, join_group, leave_group, sync_group
+from ottla.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
 from sim.checkers.history import HistoryPartition
 from sim.workload.clients import TIMEOUT_S, ClusterService, RetriableError
 from sim.workload.groups.assigned_member import AssignedGroupState, AssignedMember
@@ -83,7 +84,7 @@ class SimClassicMember(AssignedMember):
             await self._join()
             return
         began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
-        code = (await self.call_coordinator(hb.HeartbeatRequest(self.group, self.epoch, self.id), 4)).error_code
+        code = (await self.call_coordinator(heartbeat.HeartbeatRequest(self.group, self.epoch, self.id), 4)).error_code
         self.check_expected_error(code, "heartbeat")
         self._joins = code == ErrorCode.REBALANCE_IN_PROGRESS
         self._check(0 if self._joins else code)
@@ -107,11 +108,13 @@ class SimClassicMember(AssignedMember):
         self._abandon()
         wants, began, cuts = self.subscription, self._book.next_event(), self.simulation.ledger.power_cuts
         subscription = _VERSION.pack(EMBEDDED_VERSION) + compiler.encode(
-            cp.ConsumerProtocolSubscription(list(wants.topics)), EMBEDDED_VERSION
+            ConsumerProtocolSubscription(list(wants.topics)), EMBEDDED_VERSION
         )
         member_id = self.id if self._is_member else ""
-        protocols = [jg.JoinGroupRequestProtocol(ASSIGNOR, subscription)]
-        request = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, member_id, None, "consumer", protocols)
+        protocols = [join_group.JoinGroupRequestProtocol(ASSIGNOR, subscription)]
+        request = join_group.JoinGroupRequest(
+            self.group, SESSION_MS, REBALANCE_MS, member_id, None, "consumer", protocols
+        )
         self._book.allow_epoch_reset()
         try:
             answer = await self.call_coordinator(request, 9)
@@ -123,7 +126,7 @@ class SimClassicMember(AssignedMember):
             self._is_member = True
         self._check(answer.error_code)
         rows = self._compute_assignment(answer) if answer.leader == self.id else []
-        sync = sg.SyncGroupRequest(
+        sync = sync_group.SyncGroupRequest(
             self.group, answer.generation_id, self.id, None, answer.protocol_type, answer.protocol_name, rows
         )
         synced = await self.call_coordinator(sync, 5)
@@ -132,23 +135,23 @@ class SimClassicMember(AssignedMember):
         self._joins = self.subscription != wants
         self._on_epoch(answer.generation_id, began, cuts)
         raw = synced.assignment
-        given = _decode(cp.ConsumerProtocolAssignment, raw).assigned_partitions if raw else []
+        given = _decode(ConsumerProtocolAssignment, raw).assigned_partitions if raw else []
         self._on_target([(row.topic, number) for row in given for number in row.partitions], began, cuts)
 
-    def _compute_assignment(self, answer: jg.JoinGroupResponse) -> list[sg.SyncGroupRequestAssignment]:
+    def _compute_assignment(self, answer: join_group.JoinGroupResponse) -> list[sync_group.SyncGroupRequestAssignment]:
         """Return an assignment of each partition to one of its subscribers, as leader of the generation."""
-        wants = {x.member_id: _decode(cp.ConsumerProtocolSubscription, x.metadata).topics for x in answer.members}
+        wants = {x.member_id: _decode(ConsumerProtocolSubscription, x.metadata).topics for x in answer.members}
         dealt: dict[str, list[HistoryPartition]] = {member_id: [] for member_id in wants}
         for topic in sorted({topic for topics in wants.values() for topic in topics}):
             takers = [member_id for member_id, topics in wants.items() if topic in topics]
             for number in range(self.service.partitions):
                 dealt[takers[number % len(takers)]].append((topic, number))
-        row = cp.ConsumerProtocolAssignmentTopicPartition
+        row = ConsumerProtocolAssignmentTopicPartition
         out = []
         for member_id, places in dealt.items():
             rows = [row(topic, [n for name, n in places if name == topic]) for topic in dict(places)]
-            raw = compiler.encode(cp.ConsumerProtocolAssignment(rows), EMBEDDED_VERSION)
-            out.append(sg.SyncGroupRequestAssignment(member_id, _VERSION.pack(EMBEDDED_VERSION) + raw))
+            raw = compiler.encode(ConsumerProtocolAssignment(rows), EMBEDDED_VERSION)
+            out.append(sync_group.SyncGroupRequestAssignment(member_id, _VERSION.pack(EMBEDDED_VERSION) + raw))
         return out
 
     async def _leave_group(self, *, for_good: bool) -> None:
@@ -156,7 +159,7 @@ class SimClassicMember(AssignedMember):
         self._book.on_member_removed(self.id)
         cuts = self.simulation.ledger.power_cuts
         with suppress(RetriableError):
-            request = lg.LeaveGroupRequest(self.group, members=[lg.MemberIdentity(self.id)])
+            request = leave_group.LeaveGroupRequest(self.group, members=[leave_group.MemberIdentity(self.id)])
             answer = await self.call_coordinator(request, 5)
             if not answer.error_code and not answer.members[0].error_code:
                 await self._commit_after_leaving(cuts)

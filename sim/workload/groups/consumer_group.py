@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import consumer_group_describe as cd
+from ottla.wire.messages import consumer_group_describe
 from sim.checkers.assignment_checker import AssignmentChecker
 from sim.workload.clients import ClusterService, SimClient
 from sim.workload.groups.assigned_member import AssignedGroupState
@@ -56,7 +56,7 @@ class ConsumerGroupWorkload(AssignedGroupWorkload):
     async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
         here = [x for x in members if isinstance(x, SimConsumerMember | SimClassicMember)]
         at = await self._coordinator(asker)
-        response = (await asker.call(cd.ConsumerGroupDescribeRequest([GROUP]), 1, at)).groups[0]
+        response = (await asker.call(consumer_group_describe.ConsumerGroupDescribeRequest([GROUP]), 1, at)).groups[0]
         if response.error_code or response.group_state != "Stable":
             return f"{ErrorCode(response.error_code).name} {response.group_state}"
         if {x.member_id for x in response.members} != {x.id for x in here}:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import consumer_group_heartbeat as hb
+from ottla.wire.messages import consumer_group_heartbeat
 from sim.checkers.history import HistoryPartition
 from sim.workload.clients import ClusterService, RetriableError
 from sim.workload.groups.assigned_member import FENCED_ERRORS, AssignedGroupState, AssignedMember
@@ -62,9 +62,11 @@ class SimConsumerMember(AssignedMember):
     def _is_state_reported(self) -> bool:
         return self._reported_state is None or self._reported_state[1] == sorted(self.positions)
 
-    def _request(self) -> hb.ConsumerGroupHeartbeatRequest:
+    def _request(self) -> consumer_group_heartbeat.ConsumerGroupHeartbeatRequest:
         owned = sorted(self.positions)
-        request = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch, self._instance_id)
+        request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            self.group, self.id, self.epoch, self._instance_id
+        )
         if self._reported_state is None or self._reported_state[0] != self.subscription:
             request.subscribed_topic_names = list(self.subscription.names)
             request.subscribed_topic_regex = self.subscription.regex or ""
@@ -77,11 +79,11 @@ class SimConsumerMember(AssignedMember):
 
     def _topic_partitions(
         self, places: list[HistoryPartition]
-    ) -> list[hb.ConsumerGroupHeartbeatRequestTopicPartitions]:
+    ) -> list[consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions]:
         by_name: dict[str, list[int]] = {}
         for topic, partition in places:
             by_name.setdefault(topic, []).append(partition)
-        row = hb.ConsumerGroupHeartbeatRequestTopicPartitions
+        row = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions
         return [row(topic_id, by_name[name]) for topic_id, name in self._shared.ids.items() if name in by_name]
 
     async def _beat(self) -> None:
@@ -116,7 +118,7 @@ class SimConsumerMember(AssignedMember):
         for_good = for_good or self._instance_id is None or self.simulation.rng.random() < 0.3
         epoch = LEAVING if for_good else LEAVING_STATIC
         self._book.on_member_removed(self.id)
-        request = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, epoch, self._instance_id)
+        request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(self.group, self.id, epoch, self._instance_id)
         cuts = self.simulation.ledger.power_cuts
         with suppress(RetriableError):
             code = (await self.call_coordinator(request, 1)).error_code

@@ -7,9 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import find_coordinator, list_offsets, offset_fetch
 from sim.checkers.history import HistoryPartition
 from sim.workload.clients import Address, ClusterService, RetriableError, SimClient
 
@@ -62,15 +60,17 @@ class GroupWorkload(ABC):
         """Verify the results of the group at the end of the run; report violations."""
 
     async def _coordinator(self, asker: SimClient) -> Address:
-        found = (await asker.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
+        found = (
+            await asker.call(find_coordinator.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)
+        ).coordinators[0]
         if found.error_code:
             raise RetriableError(ErrorCode(found.error_code).name)
         return found.host, found.port
 
     async def _end(self, asker: SimClient, place: HistoryPartition) -> int:
         """Return the end offset of a partition, from its leader. Raises RetriableError."""
-        topic = lo.ListOffsetsTopic(place[0], [lo.ListOffsetsPartition(place[1], -1, LATEST)])
-        answer = await asker.call(lo.ListOffsetsRequest(-1, topics=[topic]), 7, await asker.leader(*place))
+        topic = list_offsets.ListOffsetsTopic(place[0], [list_offsets.ListOffsetsPartition(place[1], -1, LATEST)])
+        answer = await asker.call(list_offsets.ListOffsetsRequest(-1, topics=[topic]), 7, await asker.leader(*place))
         row = answer.topics[0].partitions[0]
         if row.error_code:
             raise RetriableError(ErrorCode(row.error_code).name)
@@ -106,8 +106,8 @@ class AssignedGroupWorkload(GroupWorkload):
         return ""
 
     async def _committed(self, asker: SimClient, at: Address, place: HistoryPartition) -> int:
-        topic = of.OffsetFetchRequestTopic(place[0], [place[1]])
-        answer = await asker.call(of.OffsetFetchRequest(self.group, [topic], require_stable=True), 7, at)
+        topic = offset_fetch.OffsetFetchRequestTopic(place[0], [place[1]])
+        answer = await asker.call(offset_fetch.OffsetFetchRequest(self.group, [topic], require_stable=True), 7, at)
         rows = answer.topics[0].partitions if answer.topics else []
         if answer.error_code or (rows and rows[0].error_code):
             raise RetriableError("positions")

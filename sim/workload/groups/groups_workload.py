@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.wire.messages import metadata as md
+from ottla.wire.messages import metadata
 from sim.checkers.acquisition_locks import LiveNodesByHost
 from sim.checkers.group_invariants import GroupInvariants
 from sim.workload.clients import ClusterService, RetriableError, SimClient, SimProducer, create_topic, read_partition
@@ -167,7 +167,7 @@ class GroupsWorkload:
 
 
 async def _id_of(client: SimClient, topic: str) -> bytes:
-    answer = await client.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
+    answer = await client.call(metadata.MetadataRequest([metadata.MetadataRequestTopic(name=topic)], False), 12)
     if answer.topics[0].error_code:
         raise RetriableError("it is not known yet")
     return bytes(answer.topics[0].topic_id)

@@ -11,7 +11,7 @@ import trio
 
 from ottla.env.memory_disk import ProcessKilled
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import find_coordinator
 from sim.workload.clients import Address, ClusterService, RetriableError, SimClient
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ class SimGroupMember(SimClient, ABC):
     async def call_coordinator(self, request: Any, version: int) -> Any:
         """Send a request to the group's coordinator and return the response. Raises RetriableError."""
         if self._at is None:
-            found = (await self.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
+            found = (
+                await self.call(find_coordinator.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)
+            ).coordinators[0]
             if found.error_code:
                 raise RetriableError(ErrorCode(found.error_code).name)
             self._at = (found.host, found.port)

@@ -16,9 +16,7 @@ from ottla.broker.share_state.records import decode
 from ottla.broker.share_state.share_group_offsets import UNINITIALIZED
 from ottla.controller.metadata.image import RESOURCE_GROUP
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_share_group_offsets as ds
-from ottla.wire.messages import incremental_alter_configs as ac
-from ottla.wire.messages import share_group_describe as sd
+from ottla.wire.messages import describe_share_group_offsets, incremental_alter_configs, share_group_describe
 from sim.checkers.acquisition_locks import ACCEPT, REJECT, AcquisitionLocks, LiveNodesByHost
 from sim.checkers.history import HistoryPartition
 from sim.workload.clients import ClusterService, RetriableError, SimClient, log_start_offset, read_partition
@@ -58,23 +56,27 @@ class ShareGroupWorkload(GroupWorkload):
 
     async def prepare(self, asker: SimClient) -> None:
         """Set ``share.auto.offset.reset`` of the group to ``earliest``. Raises RetriableError."""
-        config = ac.AlterableConfig("share.auto.offset.reset", 0, "earliest")
-        resource = ac.AlterConfigsResource(RESOURCE_GROUP, GROUP, [config])
-        answer = await asker.call(ac.IncrementalAlterConfigsRequest([resource]), 1)
+        config = incremental_alter_configs.AlterableConfig("share.auto.offset.reset", 0, "earliest")
+        resource = incremental_alter_configs.AlterConfigsResource(RESOURCE_GROUP, GROUP, [config])
+        answer = await asker.call(incremental_alter_configs.IncrementalAlterConfigsRequest([resource]), 1)
         if answer.responses[0].error_code:
             raise RetriableError(ErrorCode(answer.responses[0].error_code).name)
 
     async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
         at = await self._coordinator(asker)
-        response = (await asker.call(sd.ShareGroupDescribeRequest([GROUP]), 1, at)).groups[0]
+        response = (await asker.call(share_group_describe.ShareGroupDescribeRequest([GROUP]), 1, at)).groups[0]
         if response.error_code or response.group_state != "Stable":
             return f"{ErrorCode(response.error_code).name} {response.group_state}"
         here = sorted(x.id for x in members if isinstance(x, SimShareMember))
         if sorted(x.member_id for x in response.members) != here:
             return f"members {sorted(x.member_id for x in response.members)} are not {here}"
         numbers = list(range(self._service.partitions))
-        requests = [ds.DescribeShareGroupOffsetsRequestTopic(topic, numbers) for topic in TOPICS]
-        request = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(GROUP, requests)])
+        requests = [
+            describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic(topic, numbers) for topic in TOPICS
+        ]
+        request = describe_share_group_offsets.DescribeShareGroupOffsetsRequest(
+            [describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(GROUP, requests)]
+        )
         for topic in (await asker.call(request, 1, at)).groups[0].topics:
             for part in topic.partitions:
                 place = (topic.topic_name, part.partition_index)

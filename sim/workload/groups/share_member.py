@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.broker.share_partitions.share_sessions import TopicIdPartition as SharedPlace
 from ottla.client.record_decoding import decode_records
 from ottla.wire.errors import ErrorCode, WireError
-from ottla.wire.messages import share_acknowledge as sa
-from ottla.wire.messages import share_fetch as sf
-from ottla.wire.messages import share_group_heartbeat as hb
+from ottla.wire.messages import share_acknowledge, share_fetch, share_group_heartbeat
 from sim.checkers.acquisition_locks import ACCEPT, REJECT, RELEASE, RENEW, AcquiredRecord, AcquisitionLocks
 from sim.checkers.history import HistoryPartition
 from sim.workload.clients import PAUSE_S, Address, ClusterService, RetriableError, UnknownOutcome
@@ -115,7 +113,7 @@ class SimShareMember(SimGroupMember):
     # ------------------------------------------------------------------ membership
 
     async def _beat(self) -> None:
-        request = hb.ShareGroupHeartbeatRequest(self.group, self.id, self.epoch)
+        request = share_group_heartbeat.ShareGroupHeartbeatRequest(self.group, self.id, self.epoch)
         wants = self.subscribed_topics
         if self.epoch == 0 or self._sent_subscription != wants:
             request.subscribed_topic_names = list(wants)
@@ -142,9 +140,11 @@ class SimShareMember(SimGroupMember):
         for address, session in list(self._sessions.items()):
             if session.epoch:
                 self._locks.on_lost(self.id)
-                await self.call(sf.ShareFetchRequest(self.group, self.id, CLOSING, 0, 0, 0), 2, address)
+                await self.call(share_fetch.ShareFetchRequest(self.group, self.id, CLOSING, 0, 0, 0), 2, address)
         self._sessions.clear()
-        answer = await self.call_coordinator(hb.ShareGroupHeartbeatRequest(self.group, self.id, LEAVING), 1)
+        answer = await self.call_coordinator(
+            share_group_heartbeat.ShareGroupHeartbeatRequest(self.group, self.id, LEAVING), 1
+        )
         self.check_expected_error(answer.error_code, "goodbye")
         raise MemberEnded("left")
 
@@ -219,12 +219,14 @@ class SimShareMember(SimGroupMember):
     ) -> None:
         renews = any(RENEW in x.values() for x in acknowledgements.values())
         holds, before_s = self._on_acknowledging(session, acknowledgements), self._clock(address)
-        topics: dict[str, list[sa.AcknowledgePartition]] = {}
+        topics: dict[str, list[share_acknowledge.AcknowledgePartition]] = {}
         for (topic, number), offsets in acknowledgements.items():
-            part = sa.AcknowledgePartition(number, _batches(offsets, sa.AcknowledgementBatch))
+            part = share_acknowledge.AcknowledgePartition(
+                number, _batches(offsets, share_acknowledge.AcknowledgementBatch)
+            )
             topics.setdefault(topic, []).append(part)
-        rows = [sa.AcknowledgeTopic(self._topic_ids[name], parts) for name, parts in topics.items()]
-        request = sa.ShareAcknowledgeRequest(self.group, self.id, session.epoch, renews, rows)
+        rows = [share_acknowledge.AcknowledgeTopic(self._topic_ids[name], parts) for name, parts in topics.items()]
+        request = share_acknowledge.ShareAcknowledgeRequest(self.group, self.id, session.epoch, renews, rows)
         cuts = self.simulation.ledger.power_cuts
         answer = await self.call(request, 2, address)
         self._check_session(address, session, answer.error_code)
@@ -282,16 +284,16 @@ class SimShareMember(SimGroupMember):
         if not places and not session.epoch:
             return
         holds = self._on_acknowledging(session, acknowledgements)
-        topics: dict[str, list[sf.FetchPartition]] = {}
+        topics: dict[str, list[share_fetch.FetchPartition]] = {}
         for place in sorted((places - session.places) | acknowledgements.keys()):
-            batches = _batches(acknowledgements.get(place, {}), sf.AcknowledgementBatch)
-            topics.setdefault(place[0], []).append(sf.FetchPartition(place[1], 0, batches))
+            batches = _batches(acknowledgements.get(place, {}), share_fetch.AcknowledgementBatch)
+            topics.setdefault(place[0], []).append(share_fetch.FetchPartition(place[1], 0, batches))
         forgotten = [
-            sf.ForgottenTopic(self._topic_ids[name], [x[1] for x in some])
+            share_fetch.ForgottenTopic(self._topic_ids[name], [x[1] for x in some])
             for name, some in groupby(sorted(session.places - places), key=lambda x: x[0])
         ]
-        rows = [sf.FetchTopic(self._topic_ids[name], parts) for name, parts in topics.items()]
-        request = sf.ShareFetchRequest(
+        rows = [share_fetch.FetchTopic(self._topic_ids[name], parts) for name, parts in topics.items()]
+        request = share_fetch.ShareFetchRequest(
             *(self.group, self.id, session.epoch, 150, 1, 1 << 20),
             *(1 + int(rng.random() * 12), 1 + int(rng.random() * 8), int(rng.random() * 2), False),
             *(rows, forgotten),

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import streams_group_describe as sd
+from ottla.wire.messages import streams_group_describe
 from sim.checkers.assignment_checker import AssignmentChecker
 from sim.workload.clients import ClusterService, SimClient
 from sim.workload.groups.assigned_member import AssignedGroupState
@@ -43,7 +43,7 @@ class StreamsGroupWorkload(AssignedGroupWorkload):
     async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
         here = [x for x in members if isinstance(x, SimStreamsMember)]
         at = await self._coordinator(asker)
-        response = (await asker.call(sd.StreamsGroupDescribeRequest([GROUP]), 0, at)).groups[0]
+        response = (await asker.call(streams_group_describe.StreamsGroupDescribeRequest([GROUP]), 0, at)).groups[0]
         if response.error_code or response.group_state != "Stable":
             return f"{ErrorCode(response.error_code).name} {response.group_state}"
         if {x.member_id for x in response.members} != {x.id for x in here}:

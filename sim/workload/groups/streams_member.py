@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.messages import streams_group_heartbeat
 from sim.checkers.history import HistoryPartition
 from sim.workload.clients import ClusterService, RetriableError, UnknownOutcome
 from sim.workload.groups.assigned_member import FENCED_ERRORS, AssignedGroupState, AssignedMember
@@ -29,14 +29,18 @@ CHANGELOG = "app-store-changelog"
 SUBTOPOLOGIES = {"0": "w0", "1": "w1"}
 """Subtopologies of the application, each with its source topic."""
 TasksBySubtopology = dict[str, set[int]]
-TaskIdLists = list[hb.StreamsGroupHeartbeatResponseTaskIds] | None
+TaskIdLists = list[streams_group_heartbeat.StreamsGroupHeartbeatResponseTaskIds] | None
 
 
-def build_topology() -> hb.Topology:
+def build_topology() -> streams_group_heartbeat.Topology:
     """Return the topology of the application for a heartbeat: two subtopologies, of which the first has a store."""
-    stores = [hb.TopicInfo(CHANGELOG)]
-    return hb.Topology(
-        0, [hb.Subtopology(name, [topic], [], stores if name == "0" else []) for name, topic in SUBTOPOLOGIES.items()]
+    stores = [streams_group_heartbeat.TopicInfo(CHANGELOG)]
+    return streams_group_heartbeat.Topology(
+        0,
+        [
+            streams_group_heartbeat.Subtopology(name, [topic], [], stores if name == "0" else [])
+            for name, topic in SUBTOPOLOGIES.items()
+        ],
     )
 
 
@@ -65,14 +69,14 @@ class SimStreamsMember(AssignedMember):
         self._standby = {}
         super()._abandon()
 
-    def _request(self) -> hb.StreamsGroupHeartbeatRequest:
-        request = hb.StreamsGroupHeartbeatRequest(self.group, self.id, self.epoch)
+    def _request(self) -> streams_group_heartbeat.StreamsGroupHeartbeatRequest:
+        request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(self.group, self.id, self.epoch)
         if self.epoch == 0:
             request.topology = build_topology()
             request.process_id = self._process
             request.client_tags = []
             if self._endpoint:
-                request.user_endpoint = hb.StreamsGroupHeartbeatRequestEndpoint(self.name, 1234)
+                request.user_endpoint = streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint(self.name, 1234)
         if self._reported_state is None:
             request.rebalance_timeout_ms = REBALANCE_MS
         if not (self._reported_state and self._is_state_reported()) or self.simulation.rng.random() < REPEATED_SHARE:
@@ -120,15 +124,20 @@ class SimStreamsMember(AssignedMember):
         self._book.on_member_removed(self.id)
         cuts = self.simulation.ledger.power_cuts
         with suppress(RetriableError):
-            answer = await self.call_coordinator(hb.StreamsGroupHeartbeatRequest(self.group, self.id, LEAVING), 0)
+            answer = await self.call_coordinator(
+                streams_group_heartbeat.StreamsGroupHeartbeatRequest(self.group, self.id, LEAVING), 0
+            )
             self.check_expected_error(answer.error_code, "goodbye")
             if not answer.error_code:
                 await self._commit_after_leaving(cuts)
         raise MemberEnded("left")
 
 
-def _to_task_ids(tasks: TasksBySubtopology) -> list[hb.StreamsGroupHeartbeatRequestTaskIds]:
-    return [hb.StreamsGroupHeartbeatRequestTaskIds(part, sorted(numbers)) for part, numbers in sorted(tasks.items())]
+def _to_task_ids(tasks: TasksBySubtopology) -> list[streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds]:
+    return [
+        streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds(part, sorted(numbers))
+        for part, numbers in sorted(tasks.items())
+    ]
 
 
 def _from_task_ids(rows: TaskIdLists) -> TasksBySubtopology:
