@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from compat_tests.support.processes import OttlaProcess
 
@@ -88,9 +87,11 @@ def test_batch_job_writes_records_with_keys_and_headers(
 ) -> None:
     create(node.bootstrap, topic)
     rows = spark.range(3000).select(
-        f.concat(f.lit("k"), f.col("id") % 10).alias("key"),
-        f.concat(f.lit("row "), "id").alias("value"),
-        f.array(f.struct(f.lit("origin").alias("key"), f.lit(b"spark").alias("value"))).alias("headers"),
+        functions.concat(functions.lit("k"), functions.col("id") % 10).alias("key"),
+        functions.concat(functions.lit("row "), "id").alias("value"),
+        functions.array(
+            functions.struct(functions.lit("origin").alias("key"), functions.lit(b"spark").alias("value"))
+        ).alias("headers"),
     )
     (
         rows.write.format("kafka")
@@ -102,7 +103,7 @@ def test_batch_job_writes_records_with_keys_and_headers(
     )
     back = batch(spark, node.bootstrap, topic)
     assert checksum(values_of(back)) == checksum(b"row %d" % i for i in range(3000))
-    assert back.filter(f.expr("headers[0].key = 'origin'")).count() == 3000
+    assert back.filter(functions.expr("headers[0].key = 'origin'")).count() == 3000
 
 
 def test_stream_with_available_now_reads_each_record_once_and_resumes(
@@ -176,7 +177,7 @@ def test_stream_writes_all_records_to_topic(
     send(node.bootstrap, topic, written)
     query = (
         stream(spark, node.bootstrap, topic)
-        .select("key", f.upper(f.col("value").cast("string")).alias("value"))
+        .select("key", functions.upper(functions.col("value").cast("string")).alias("value"))
         .writeStream.format("kafka")
         .option("kafka.bootstrap.servers", node.bootstrap)
         .option("topic", f"{topic}-out")

@@ -11,7 +11,7 @@ import ottla
 from compat_tests.support.object_stores import object_store
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import list_offsets
 from spark_it.test_spark import batch, checksum, send, stream, values_of
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -22,8 +22,8 @@ EARLIEST_LOCAL = -4
 
 def local_start(client: RawClient, topic: str) -> int:
     """Return the local log start offset of partition 0."""
-    wanted = [lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, -1, EARLIEST_LOCAL)])]
-    answer = client.call(ApiKey.LIST_OFFSETS, 11, lo.ListOffsetsRequest(topics=wanted))
+    wanted = [list_offsets.ListOffsetsTopic(topic, [list_offsets.ListOffsetsPartition(0, -1, EARLIEST_LOCAL)])]
+    answer = client.call(ApiKey.LIST_OFFSETS, 11, list_offsets.ListOffsetsRequest(topics=wanted))
     offset: int = answer.topics[0].partitions[0].offset
     return offset
 

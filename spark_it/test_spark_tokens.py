@@ -21,8 +21,7 @@ from compat_tests.support.processes import OTTLA, OttlaProcess, free_port
 from compat_tests.support.raw_client import RawClient
 from ottla.runtime.tests.certificate_authority import CertificateAuthority
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages import create_topics, fetch
 from ottla.wire.record_batch import records
 
 pytestmark = [
@@ -101,8 +100,8 @@ def settings(node: SparkTokenIssuingNode, realm: KerberosRealm, keytab: str, whe
 
 def kept(client: RawClient) -> bytes:
     """Return the raw batches of partition 0 of topic t, up to 1 MiB."""
-    part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
-    answer = client.call(ApiKey.FETCH, 12, f.FetchRequest(topics=[f.FetchTopic("t", partitions=[part])]))
+    part = fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+    answer = client.call(ApiKey.FETCH, 12, fetch.FetchRequest(topics=[fetch.FetchTopic("t", partitions=[part])]))
     return bytes(answer.responses[0].partitions[0].records)
 
 
@@ -113,7 +112,9 @@ def test_spark_with_kerberos_fetches_tokens_and_tasks_log_in_with_them(tmp_path:
     with KerberosRealm(tmp_path / "realm") as realm, SparkTokenIssuingNode(realm, tmp_path) as node:
         keytab = realm.add_principals("clients.keytab", "alice")
         client = RawClient(node.port)
-        client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 9_000))
+        client.call(
+            ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 1, 1)], 9_000)
+        )
         now_ms = int(time.time() * 1000)
         client.produce(
             "t", 0, bytes(records.build_batch([records.NewRecord(None, b"v%d" % i, now_ms) for i in range(3)]))

@@ -7,7 +7,7 @@ from pathlib import Path
 import ottla
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages import fetch
 from ottla.wire.record_batch import batch_header
 
 
@@ -15,9 +15,9 @@ def read_over_wire(node: ottla.ClusterNode, topic: str, partition: int) -> tuple
     """Return what any replica serves to a consumer (KIP-392): bytes from the log start, and the high watermark."""
     client, raw, offset = RawClient(node.port), b"", 0
     while True:
-        part = f.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-        wanted = [f.FetchTopic(topic, partitions=[part])]
-        request = f.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=wanted)
+        part = fetch.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        wanted = [fetch.FetchTopic(topic, partitions=[part])]
+        request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=wanted)
         row = client.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
         assert (row.error_code, row.log_start_offset) == (0, 0), f"node {node.id}, {topic}-{partition}: {row}"
         got = bytes(row.records or b"")

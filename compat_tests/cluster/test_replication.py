@@ -16,10 +16,12 @@ from compat_tests.cluster.test_three_nodes import WITHIN_S, make_topic, read, ve
 from compat_tests.support.number_writer import NumberWriter
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.real_env import RealEnv
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import incremental_alter_configs as ic
-from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import (
+    alter_partition_reassignments,
+    elect_leaders,
+    incremental_alter_configs,
+    list_partition_reassignments,
+)
 
 TOPIC, BROKER, SET = 2, 4, 0
 RATE = 1_000_000
@@ -46,13 +48,18 @@ def ask(cluster: ottla.Cluster, request: Any, node: int = 1) -> Any:
 
 def move(cluster: ottla.Cluster, topic: str, replicas: dict[int, list[int]]) -> None:
     """Reassign partitions to these replicas."""
-    rows = [ar.ReassignablePartition(number, to) for number, to in replicas.items()]
-    answer = ask(cluster, ar.AlterPartitionReassignmentsRequest(60_000, True, [ar.ReassignableTopic(topic, rows)]))
+    rows = [alter_partition_reassignments.ReassignablePartition(number, to) for number, to in replicas.items()]
+    answer = ask(
+        cluster,
+        alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+            60_000, True, [alter_partition_reassignments.ReassignableTopic(topic, rows)]
+        ),
+    )
     assert (answer.error_code, [p.error_code for t in answer.responses for p in t.partitions]) == (0, [0] * len(rows))
 
 
 def has_moved(cluster: ottla.Cluster) -> bool:
-    return not ask(cluster, lr.ListPartitionReassignmentsRequest(10_000, None)).topics
+    return not ask(cluster, list_partition_reassignments.ListPartitionReassignmentsRequest(10_000, None)).topics
 
 
 def copies(cluster: ottla.Cluster, name: str) -> list[int]:
@@ -62,12 +69,14 @@ def copies(cluster: ottla.Cluster, name: str) -> list[int]:
 
 def set_all(cluster: ottla.Cluster, rows: dict[tuple[int, str], dict[str, str]]) -> None:
     resources = [
-        ic.AlterConfigsResource(kind, name, [ic.AlterableConfig(key, SET, value) for key, value in values.items()])
+        incremental_alter_configs.AlterConfigsResource(
+            kind, name, [incremental_alter_configs.AlterableConfig(key, SET, value) for key, value in values.items()]
+        )
         for (kind, name), values in rows.items()
     ]
     for resource in resources:  # a broker refuses the settings of another broker
         node = int(resource.resource_name) if resource.resource_type == BROKER else 1
-        answer = ask(cluster, ic.IncrementalAlterConfigsRequest([resource]), node)
+        answer = ask(cluster, incremental_alter_configs.IncrementalAlterConfigsRequest([resource]), node)
         assert [x.error_code for x in answer.responses] == [0]
 
 
@@ -109,7 +118,7 @@ def test_leader_elections_under_load_keep_order_of_each_key(cluster: ottla.Clust
     with NumberWriter(cluster.bootstrap_servers, "elected") as writer:
         for turn in range(1, 9):
             move(cluster, "elected", {number: turns[(number + turn) % 3] for number in range(3)})
-            wanted = el.ElectLeadersRequest(0, [el.TopicPartitions("elected", [0, 1, 2])], 10_000)
+            wanted = elect_leaders.ElectLeadersRequest(0, [elect_leaders.TopicPartitions("elected", [0, 1, 2])], 10_000)
             answer = ask(cluster, wanted)
             elected += sum(row.error_code == 0 for r in answer.replica_election_results for row in r.partition_result)
             writer.wait_for_progress()

@@ -27,9 +27,7 @@ from compat_tests.support.raw_client import RawClient
 from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import offset_fetch_request
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import metadata
-from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import find_coordinator, metadata, offset_commit
 from ottla.wire.messages import streams_group_heartbeat as sth
 
 KILLS = int(os.environ.get("OTTLA_GROUP_KILLS", "1"))
@@ -150,7 +148,7 @@ class StreamsThreadMember(GroupKillMember):
             with suppress(OSError):
                 client = RawClient(int(address.rsplit(":", 1)[1]), 5.0)
                 (row,) = client.call(
-                    ApiKey.FIND_COORDINATOR, 6, fc.FindCoordinatorRequest(coordinator_keys=[self.group])
+                    ApiKey.FIND_COORDINATOR, 6, find_coordinator.FindCoordinatorRequest(coordinator_keys=[self.group])
                 ).coordinators
                 client.close()
                 if not row.error_code:
@@ -168,8 +166,12 @@ class StreamsThreadMember(GroupKillMember):
 
     def _commit(self, client: RawClient, epoch: int) -> int:
         offset = self.committed.get(0, 0) + 1
-        row = oc.OffsetCommitRequestTopic(TOPIC, partitions=[oc.OffsetCommitRequestPartition(0, offset)])
-        answer = client.call(ApiKey.OFFSET_COMMIT, 9, oc.OffsetCommitRequest(self.group, epoch, "t", topics=[row]))
+        row = offset_commit.OffsetCommitRequestTopic(
+            TOPIC, partitions=[offset_commit.OffsetCommitRequestPartition(0, offset)]
+        )
+        answer = client.call(
+            ApiKey.OFFSET_COMMIT, 9, offset_commit.OffsetCommitRequest(self.group, epoch, "t", topics=[row])
+        )
         error: int = answer.topics[0].partitions[0].error_code
         if not error:
             self.committed[0], self.taken_at_s = offset, time.monotonic()
@@ -223,7 +225,7 @@ def ask(cluster: ottla.Cluster, dead: int, key: ApiKey, version: int, request: A
 
 def coordinator(cluster: ottla.Cluster, key: str, kind: int = 0, dead: int = 0) -> int:
     """Return the coordinator of a group or of the state of a share partition; -1 while it is unknown."""
-    request = fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+    request = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
     (row,) = ask(cluster, dead, ApiKey.FIND_COORDINATOR, 6, request).coordinators
     return -1 if row.error_code else int(row.node_id)
 

@@ -20,44 +20,48 @@ from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
 from compat_tests.vs_kafka.scenarios.share_consumer import ACCEPT, RELEASE, RawShareConsumer, record_batch
 from ottla.tools.dump import to_json_value
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import consumer_group_describe as cd
-from ottla.wire.messages import consumer_group_heartbeat as ch
-from ottla.wire.messages import describe_groups as dg
-from ottla.wire.messages import describe_share_group_offsets as so
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import list_groups as ls
+from ottla.wire.messages import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    describe_groups,
+    describe_share_group_offsets,
+    join_group,
+    list_groups,
+    sync_group,
+)
 from ottla.wire.messages import share_group_describe as shd
 from ottla.wire.messages import streams_group_describe as std
 from ottla.wire.messages import streams_group_heartbeat as sth
-from ottla.wire.messages import sync_group as sg
 
 TOPIC, CLASSIC, CONSUMER, SHARE, STREAMS = "kept", "of-classic", "of-consumer", "of-share", "of-streams"
 LONG_MS = "60000"
 """Timeout that expires no member while the other broker starts: members send no heartbeat once the first has stopped.
 """
 DESCRIBES = [
-    (ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([CLASSIC])),
-    (ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest([CONSUMER])),
+    (ApiKey.DESCRIBE_GROUPS, 6, describe_groups.DescribeGroupsRequest([CLASSIC])),
+    (ApiKey.CONSUMER_GROUP_DESCRIBE, 1, consumer_group_describe.ConsumerGroupDescribeRequest([CONSUMER])),
     (ApiKey.SHARE_GROUP_DESCRIBE, 1, shd.ShareGroupDescribeRequest([SHARE])),
     (ApiKey.STREAMS_GROUP_DESCRIBE, 0, std.StreamsGroupDescribeRequest([STREAMS])),
     *((ApiKey.OFFSET_FETCH, 9, offset_fetch_request(group)) for group in (CLASSIC, CONSUMER, STREAMS)),
     (
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         1,
-        so.DescribeShareGroupOffsetsRequest([so.DescribeShareGroupOffsetsRequestGroup(SHARE, None)]),
+        describe_share_group_offsets.DescribeShareGroupOffsetsRequest(
+            [describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(SHARE, None)]
+        ),
     ),
-    (ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest([], [])),
+    (ApiKey.LIST_GROUPS, 5, list_groups.ListGroupsRequest([], [])),
 ]
 
 
 def old_member(stage: ScenarioSession) -> None:
     """Create a member of a classic group that has committed."""
-    protocols = [j.JoinGroupRequestProtocol("range", subscription(TOPIC))]
-    request = j.JoinGroupRequest(CLASSIC, 300_000, 300_000, "", None, "consumer", protocols)
+    protocols = [join_group.JoinGroupRequestProtocol("range", subscription(TOPIC))]
+    request = join_group.JoinGroupRequest(CLASSIC, 300_000, 300_000, "", None, "consumer", protocols)
     request.member_id = stage.call("an id", ApiKey.JOIN_GROUP, 9, request).member_id
     stage.call("joins", ApiKey.JOIN_GROUP, 9, request)
-    rows = [sg.SyncGroupRequestAssignment(request.member_id, b"what it has")]
-    synced = sg.SyncGroupRequest(CLASSIC, 1, request.member_id, None, "consumer", "range", rows)
+    rows = [sync_group.SyncGroupRequestAssignment(request.member_id, b"what it has")]
+    synced = sync_group.SyncGroupRequest(CLASSIC, 1, request.member_id, None, "consumer", "range", rows)
     assert stage.call("syncs", ApiKey.SYNC_GROUP, 5, synced).error_code == 0
     _commits(stage, offset_commit_request(CLASSIC, 1, request.member_id, TOPIC))
 
@@ -71,9 +75,11 @@ def new_members(stage: ScenarioSession) -> None:
     """Create two members of a consumer group, one of which revokes a partition for the other."""
     for member, instance in (("a", None), ("b", "static")):
         fields = {"rebalance_timeout_ms": 300_000, "subscribed_topic_names": [TOPIC], "topic_partitions": []}
-        request = ch.ConsumerGroupHeartbeatRequest(CONSUMER, member, 0, instance, "rack", **fields)
+        request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            CONSUMER, member, 0, instance, "rack", **fields
+        )
         assert stage.call(f"{member} joins", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request).error_code == 0
-    beat = ch.ConsumerGroupHeartbeatRequest(CONSUMER, "a", 2)
+    beat = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(CONSUMER, "a", 2)
     assert stage.call("a hears of it", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat).error_code == 0
     _commits(stage, offset_commit_request(CONSUMER, 2, "a", TOPIC))
 

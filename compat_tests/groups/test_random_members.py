@@ -23,9 +23,7 @@ from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import (
 from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
 from ottla.tools.dump import to_json_value
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import consumer_group_describe as cd
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import streams_group_describe as sd
+from ottla.wire.messages import consumer_group_describe, consumer_group_heartbeat, streams_group_describe
 from ottla.wire.messages import streams_group_heartbeat as sth
 
 RUNS = int(os.environ.get("OTTLA_RANDOM_MEMBERS", "8"))
@@ -52,9 +50,9 @@ class RandomTestBroker:
         """Return the response to a heartbeat."""
         rows = None
         if has is not None:
-            row = hb.ConsumerGroupHeartbeatRequestTopicPartitions
+            row = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions
             rows = [row(self.ids[topic], numbers) for topic, numbers in has.items()]
-        request = hb.ConsumerGroupHeartbeatRequest(**fields, topic_partitions=rows)
+        request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(**fields, topic_partitions=rows)
         answer = self.stage["walker"].call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
         given = None
         if answer.assignment is not None:
@@ -100,7 +98,7 @@ class ConsumerGroupRandomTest:
     describe: ClassVar[tuple[ApiKey, int, Any]] = (
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         1,
-        cd.ConsumerGroupDescribeRequest,
+        consumer_group_describe.ConsumerGroupDescribeRequest,
     )
 
     def __init__(self, seed: int, sides: tuple[RandomTestBroker, RandomTestBroker]) -> None:
@@ -192,7 +190,11 @@ class StreamsGroupRandomTest(ConsumerGroupRandomTest):
     """Random test of a streams group: tasks of two subtopologies, threads of three processes."""
 
     settings: ClassVar = {"streams.assignment.interval.ms": "0", "streams.initial.rebalance.delay.ms": "0"}
-    describe: ClassVar[tuple[ApiKey, int, Any]] = (ApiKey.STREAMS_GROUP_DESCRIBE, 0, sd.StreamsGroupDescribeRequest)
+    describe: ClassVar[tuple[ApiKey, int, Any]] = (
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        0,
+        streams_group_describe.StreamsGroupDescribeRequest,
+    )
 
     def _beat(self, member: str, kind: str) -> tuple[Any, Any]:
         rng, has = self._rng, self._has.get(member, {})

@@ -12,7 +12,7 @@ from compat_tests.cluster.test_three_nodes import all_in_sync, make_topic, wait_
 from compat_tests.support.raw_client import RawClient
 from ottla.controller.metadata.image import RESOURCE_GROUP
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import incremental_alter_configs as ic
+from ottla.wire.messages import incremental_alter_configs
 
 WITHIN_S = 300.0
 RECORDS = 100
@@ -23,8 +23,10 @@ def reset_to_earliest(bootstrap: str) -> None:
     """Let the group read from the start of the log."""
     host = bootstrap.split(",", maxsplit=1)[0]
     client = RawClient(int(host.rsplit(":", 1)[1]))
-    value = ic.AlterableConfig("share.auto.offset.reset", 0, "earliest")
-    request = ic.IncrementalAlterConfigsRequest([ic.AlterConfigsResource(RESOURCE_GROUP, GROUP, [value])])
+    value = incremental_alter_configs.AlterableConfig("share.auto.offset.reset", 0, "earliest")
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(RESOURCE_GROUP, GROUP, [value])]
+    )
     assert client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code == 0
     client.close()
 

@@ -22,7 +22,7 @@ from ottla.broker.tests.streams_group_fixture import (
     subtopology,
     topology,
 )
-from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.messages import streams_group_heartbeat
 
 SETTINGS = {
     "group_streams_session_timeout_ms": "6000",
@@ -39,9 +39,15 @@ def streams_group() -> StreamsGroupShard:
     """Return all kinds of records with all optional parts."""
     stage = StreamsGroupShard({"t": 4, "log": 4}, num_standby_replicas=1)
     app = topology(subtopology("0", "t", changelogs=("log",), together=(([0], []),)))
-    app.subtopologies[0].state_changelog_topics[0].topic_configs.append(hb.KeyValue("cleanup.policy", "compact"))
-    more = {"user_endpoint": hb.StreamsGroupHeartbeatRequestEndpoint("h\u00e9", 65535), "rack_id": "r", "topology": app}
-    more["client_tags"] = [hb.KeyValue("zone", "b"), hb.KeyValue("a", "")]
+    app.subtopologies[0].state_changelog_topics[0].topic_configs.append(
+        streams_group_heartbeat.KeyValue("cleanup.policy", "compact")
+    )
+    more = {
+        "user_endpoint": streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("h\u00e9", 65535),
+        "rack_id": "r",
+        "topology": app,
+    }
+    more["client_tags"] = [streams_group_heartbeat.KeyValue("zone", "b"), streams_group_heartbeat.KeyValue("a", "")]
     a, b = StreamsThreadClient(stage, "a", **more), StreamsThreadClient(stage, "b", topology=app)
     for thread in (a, b, a):  # a has tasks to revoke
         thread.beat()

@@ -19,8 +19,7 @@ from compat_tests.support.processes import OttlaProcess
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla import Cluster
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import describe_log_dirs as dl
+from ottla.wire.messages import create_topics, describe_log_dirs
 from ottla.wire.record_batch import records
 
 PARTITIONS = 40
@@ -36,7 +35,7 @@ def produce(peer: RawClient, partition: int) -> tuple[int, int]:
 
 def test_produce_without_free_descriptors_returns_error_and_keeps_log_dir_online(data_dir: Path) -> None:
     with OttlaProcess(data_dir) as node:
-        body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 30_000)
+        body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", PARTITIONS, 1)], 30_000)
         assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
     with OttlaProcess(data_dir, node.port) as node:  # after a clean start no file of a partition is open
         peer = RawClient(node.port)
@@ -53,7 +52,7 @@ def test_produce_without_free_descriptors_returns_error_and_keeps_log_dir_online
         assert [code for code, _ in again] == [0] * PARTITIONS
         written = [1 + (number == 0) if codes[number] == 0 else 0 for number in range(PARTITIONS)]
         assert [offset for _, offset in again] == written, "a refused record left nothing behind"
-        answer = peer.call(ApiKey.DESCRIBE_LOG_DIRS, 4, dl.DescribeLogDirsRequest(None))
+        answer = peer.call(ApiKey.DESCRIBE_LOG_DIRS, 4, describe_log_dirs.DescribeLogDirsRequest(None))
         assert [x.error_code for x in answer.results] == [0]
         assert node.stop() == 0
 
@@ -71,14 +70,14 @@ def test_connection_flood_without_free_descriptors_ends_no_node(nodes: int) -> N
             set_descriptor_limit(node.pid)
         with ConnectionFlood(ports):
             wait_until(lambda: all("Too many open files" in Path(node.log).read_text() for node in cluster.nodes), 0.2)
-            body = ct.CreateTopicsRequest([ct.CreatableTopic("u", 3, nodes)], 30_000)
+            body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("u", 3, nodes)], 30_000)
             wait_until(lambda: _created(ports[0], body))
         assert time_first_produce_s(cluster.bootstrap_servers) < PATIENCE_S
         assert [node.status for node in cluster.nodes] == [None] * nodes
         assert leader_epoch(ports[0])[0] in range(1, nodes + 1)
 
 
-def _created(port: int, body: ct.CreateTopicsRequest) -> bool:
+def _created(port: int, body: create_topics.CreateTopicsRequest) -> bool:
     try:
         return RawClient(port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code in (0, 36)
     except (OSError, EOFError):

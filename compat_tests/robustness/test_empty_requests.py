@@ -17,7 +17,7 @@ from compat_tests.support.raw_client import RawClient
 from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
 from ottla.wire.api_keys import ApiKey, request_class, request_spec
 from ottla.wire.errors import ErrorCode, WireError
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import create_topics
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
 
@@ -122,6 +122,6 @@ def test_request_with_empty_or_duplicate_arrays_ends_no_node(
     assert hung_up <= {"DESCRIBE_ACLS"}, "of a filter by a kind of resource that nobody knows, as Kafka does"
     assert RawClient(both.ports[listener]).call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1")).error_code == 0
     made = RawClient(both.port).call(
-        ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic(topic, 1, 1)], 10_000)
+        ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([create_topics.CreatableTopic(topic, 1, 1)], 10_000)
     )
     assert made.topics[0].error_code == ErrorCode.NONE, "the controller decides as before"

@@ -13,13 +13,15 @@ import ottla
 from compat_tests.support.processes import OttlaProcess
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import describe_groups as dg
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import list_groups as lg
-from ottla.wire.messages import list_transactions as lt
-from ottla.wire.messages import share_group_describe as sd
+from ottla.wire.messages import (
+    create_topics,
+    describe_groups,
+    find_coordinator,
+    init_producer_id,
+    list_groups,
+    list_transactions,
+    share_group_describe,
+)
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.record_batch import records
 
@@ -67,17 +69,20 @@ def test_node_with_replaced_package_serves_apis_not_yet_loaded_and_stops(tmp_pat
             path.write_text("raise SystemError('another version')\n")
         shutil.rmtree(package / "broker")
         peer = RawClient(node.port)
-        body = ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 30_000)
+        body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 1, 1)], 30_000)
         assert peer.call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
         record = records.build_batch([records.NewRecord(b"k", b"v", time.time_ns() // 10**6)])
         assert peer.produce("t", 0, record).error_code == 0
-        request = ip.InitProducerIdRequest("transactional", 60_000)
-        wanted = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=["transactional"])
+        request = init_producer_id.InitProducerIdRequest("transactional", 60_000)
+        wanted = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["transactional"])
         wait_until(lambda: peer.call(ApiKey.FIND_COORDINATOR, 4, wanted).coordinators[0].error_code == 0)
         wait_until(lambda: peer.call(ApiKey.INIT_PRODUCER_ID, 5, request).error_code == 0)
-        assert len(peer.call(ApiKey.LIST_TRANSACTIONS, 1, lt.ListTransactionsRequest()).transaction_states) == 1
-        assert peer.call(ApiKey.LIST_GROUPS, 5, lg.ListGroupsRequest()).error_code == 0
-        assert peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["g"])).groups
-        assert peer.call(ApiKey.SHARE_GROUP_DESCRIBE, 1, sd.ShareGroupDescribeRequest(["g"])).groups
+        assert (
+            len(peer.call(ApiKey.LIST_TRANSACTIONS, 1, list_transactions.ListTransactionsRequest()).transaction_states)
+            == 1
+        )
+        assert peer.call(ApiKey.LIST_GROUPS, 5, list_groups.ListGroupsRequest()).error_code == 0
+        assert peer.call(ApiKey.DESCRIBE_GROUPS, 5, describe_groups.DescribeGroupsRequest(["g"])).groups
+        assert peer.call(ApiKey.SHARE_GROUP_DESCRIBE, 1, share_group_describe.ShareGroupDescribeRequest(["g"])).groups
         assert node.stop() == 0
     assert "another version" not in node.log.read_text()

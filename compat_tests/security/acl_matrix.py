@@ -14,10 +14,7 @@ from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.tools.dump import to_json_value
 from ottla.wire.api_keys import ApiKey, request_class
-from ottla.wire.messages import create_acls as ca
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_acls as da
-from ottla.wire.messages import describe_acls as ds
+from ottla.wire.messages import create_acls, create_topics, delete_acls, describe_acls
 
 O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 OWNER, ASKER = "127.0.0.1", "127.0.0.2"
@@ -87,8 +84,8 @@ class AclMatrixClient:
     def prepare(self) -> None:
         """Take the node over, and create the resources of the requests."""
         self._add([_rule(ALLOW, O.ALL, (r, _any(r)), host=h) for r in EVERYTHING for h in HOSTS])
-        new = [ct.CreatableTopic(name, 1, 1) for name in ("walk", "other")]
-        made = self._owner.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest(new, 9000))
+        new = [create_topics.CreatableTopic(name, 1, 1) for name in ("walk", "other")]
+        made = self._owner.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest(new, 9000))
         assert not any(t.error_code for t in made.topics), made
         self._find(0, "walkers")
         self._find(1, "walking")
@@ -116,19 +113,21 @@ class AclMatrixClient:
             return type(error).__name__
 
     def _add(self, rules: list[AclEntry]) -> None:
-        rows = [ca.AclCreation(r[0], r[1], pattern, member, host, o, p) for p, o, r, pattern, member, host in rules]
-        answer = self._owner.call(ApiKey.CREATE_ACLS, 2, ca.CreateAclsRequest(rows))
+        rows = [
+            create_acls.AclCreation(r[0], r[1], pattern, member, host, o, p) for p, o, r, pattern, member, host in rules
+        ]
+        answer = self._owner.call(ApiKey.CREATE_ACLS, 2, create_acls.CreateAclsRequest(rows))
         assert not any(row.error_code for row in answer.results), answer
         self._wait_for_acls(len({r for r in rules if r[5] not in HOSTS}))
 
     def _drop(self) -> None:
-        filters = [da.DeleteAclsFilter(1, None, 1, None, host, 1, 1) for host in (ASKER, "*", "127.0.0.3")]
-        self._owner.call(ApiKey.DELETE_ACLS, 2, da.DeleteAclsRequest(filters))
+        filters = [delete_acls.DeleteAclsFilter(1, None, 1, None, host, 1, 1) for host in (ASKER, "*", "127.0.0.3")]
+        self._owner.call(ApiKey.DELETE_ACLS, 2, delete_acls.DeleteAclsRequest(filters))
         self._wait_for_acls(0)
 
     def _wait_for_acls(self, count: int) -> None:
         """Wait until the broker has the ACLs of the controller."""
-        everything = ds.DescribeAclsRequest(1, None, 1, None, None, 1, 1)
+        everything = describe_acls.DescribeAclsRequest(1, None, 1, None, None, 1, 1)
 
         def has_acls() -> bool:
             answer = self._owner.call(ApiKey.DESCRIBE_ACLS, 2, everything)

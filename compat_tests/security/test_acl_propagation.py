@@ -15,9 +15,7 @@ from compat_tests.support.processes import NodeProcess
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_acls as ca
-from ottla.wire.messages import delete_acls as da
-from ottla.wire.messages import metadata as md
+from ottla.wire.messages import create_acls, delete_acls, metadata
 
 TOPIC, OTHER = 2, "127.0.0.2"
 LITERAL, DENY, DESCRIBE = 3, 2, 8
@@ -32,17 +30,17 @@ def change(port: int, *, deny: bool) -> None:
     """Deny clients at other hosts the description of topic t, or delete the ACL."""
     client = RawClient(port)
     if deny:
-        rule = ca.AclCreation(TOPIC, "t", LITERAL, "User:ANONYMOUS", OTHER, DESCRIBE, DENY)
-        done = client.call(ApiKey.CREATE_ACLS, 3, ca.CreateAclsRequest([rule])).results
+        rule = create_acls.AclCreation(TOPIC, "t", LITERAL, "User:ANONYMOUS", OTHER, DESCRIBE, DENY)
+        done = client.call(ApiKey.CREATE_ACLS, 3, create_acls.CreateAclsRequest([rule])).results
     else:
-        filters = [da.DeleteAclsFilter(TOPIC, "t", LITERAL, "User:ANONYMOUS", OTHER, DESCRIBE, DENY)]
-        done = client.call(ApiKey.DELETE_ACLS, 3, da.DeleteAclsRequest(filters)).filter_results
+        filters = [delete_acls.DeleteAclsFilter(TOPIC, "t", LITERAL, "User:ANONYMOUS", OTHER, DESCRIBE, DENY)]
+        done = client.call(ApiKey.DELETE_ACLS, 3, delete_acls.DeleteAclsRequest(filters)).filter_results
     assert [row.error_code for row in done] == [0]
     client.close()
 
 
 def seen(client: RawClient) -> int:
-    request = md.MetadataRequest([md.MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+    request = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
     return int(client.call(ApiKey.METADATA, 12, request).topics[0].error_code)
 
 

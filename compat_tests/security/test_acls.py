@@ -14,8 +14,7 @@ from compat_tests.support.processes import OTTLA, OttlaProcess, java_tool
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import metadata as md
+from ottla.wire.messages import create_topics, metadata
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ME, OTHER = "127.0.0.1", "127.0.0.2"
@@ -34,8 +33,8 @@ def acl(node: OttlaProcess, *arguments: str) -> str:
 
 
 def seen(client: RawClient, *names: str) -> list[tuple[Any, int]]:
-    request = md.MetadataRequest(
-        [md.MetadataRequestTopic(name=n) for n in names] or None, allow_auto_topic_creation=False
+    request = metadata.MetadataRequest(
+        [metadata.MetadataRequestTopic(name=n) for n in names] or None, allow_auto_topic_creation=False
     )
     return [(t.name, t.error_code) for t in client.call(ApiKey.METADATA, 12, request).topics]
 
@@ -64,7 +63,11 @@ def test_ottla_acl_and_kafka_acls_tool_list_acls_of_each_other(node: OttlaProces
 
 def test_acls_are_added_listed_applied_persisted_and_removed(node: OttlaProcess) -> None:
     me = RawClient(node.port)
-    me.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic(n, 1, 1) for n in ("a", "b")], 9_000))
+    me.call(
+        ApiKey.CREATE_TOPICS,
+        7,
+        create_topics.CreateTopicsRequest([create_topics.CreatableTopic(n, 1, 1) for n in ("a", "b")], 9_000),
+    )
     other = RawClient(node.port, source=OTHER)
     assert seen(other) == [("a", 0), ("b", 0)]  # no ACL exists yet
     anonymous = ["--allow-principal", "User:ANONYMOUS", "--operation", "all", "--topic", "*"]
@@ -77,7 +80,7 @@ def test_acls_are_added_listed_applied_persisted_and_removed(node: OttlaProcess)
     assert seen(other) == [("a", 0)]
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert seen(other, "a", "b", "none") == [("a", 0), ("b", denied), ("none", denied)]
-    new = ct.CreateTopicsRequest([ct.CreatableTopic("c", 1, 1)], 9_000)
+    new = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("c", 1, 1)], 9_000)
     assert other.call(ApiKey.CREATE_TOPICS, 7, new).topics[0].error_code == denied
     node.stop()
     node.start()

@@ -14,8 +14,7 @@ import pytest
 from compat_tests.security.test_authentication import PLAIN, SecuredOttla, SecurityFiles
 from compat_tests.support.raw_client import RawClient, wait_until, wait_until_brokers_current
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import describe_configs, incremental_alter_configs
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -134,15 +133,25 @@ def test_dynamic_security_settings_read_no_file_and_connect_to_no_host(
     mechanisms, admin, reported = offers(secured.ports["LOGIN"]), RawClient(secured.port), []
     for broker in ("1", ""):
         for name, value in named(decoy.port, file).items():
-            row = ia.AlterConfigsResource(4, broker, [ia.AlterableConfig(name, 0, value)])
-            answer = admin.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([row]))
+            row = incremental_alter_configs.AlterConfigsResource(
+                4, broker, [incremental_alter_configs.AlterableConfig(name, 0, value)]
+            )
+            answer = admin.call(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremental_alter_configs.IncrementalAlterConfigsRequest([row])
+            )
             reported.append((answer.responses[0].error_code, answer.responses[0].error_message or ""))
     assert {code for code, _ in reported} == {0, 42}, "some are kept, some refused"
     # A change of the stores lets the listener load all of its settings again.
-    again = [ia.AlterableConfig("listener.name.mutual.ssl.keystore.location", 0, files.server)]
-    again.append(ia.AlterableConfig("listener.name.mutual.ssl.truststore.location", 0, files.truststore))
+    again = [incremental_alter_configs.AlterableConfig("listener.name.mutual.ssl.keystore.location", 0, files.server)]
+    again.append(
+        incremental_alter_configs.AlterableConfig("listener.name.mutual.ssl.truststore.location", 0, files.truststore)
+    )
     admin.call(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", again)])
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        incremental_alter_configs.IncrementalAlterConfigsRequest(
+            [incremental_alter_configs.AlterConfigsResource(4, "1", again)]
+        ),
     )
     wait_until_brokers_current(admin)
     assert offers(secured.ports["LOGIN"]) == mechanisms
@@ -152,7 +161,11 @@ def test_dynamic_security_settings_read_no_file_and_connect_to_no_host(
     assert not accepts_certificate(files, secured.ports["MUTUAL"], None)
     assert not accepts_certificate(files, secured.ports["MUTUAL"], files.untrusted)
     shown = [
-        admin.call(ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, x)], True))
+        admin.call(
+            ApiKey.DESCRIBE_CONFIGS,
+            4,
+            describe_configs.DescribeConfigsRequest([describe_configs.DescribeConfigsResource(4, x)], True),
+        )
         for x in ("1", "")
     ]
     log = secured.log.read_text()

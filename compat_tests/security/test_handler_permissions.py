@@ -25,19 +25,21 @@ from ottla.broker.handlers.security import delegation_tokens, describe_delegatio
 from ottla.broker.security.authz.authorizer import STANDARD_AUTHORIZER, Authorizer
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.wire.api_keys import ApiKey, request_class
-from ottla.wire.messages import alter_configs as ac
+from ottla.wire.messages import (
+    alter_configs,
+    create_topics,
+    find_coordinator,
+    init_producer_id,
+    metadata,
+    produce,
+    share_acknowledge,
+)
 from ottla.wire.messages import consumer_group_heartbeat as cgh
 from ottla.wire.messages import create_delegation_token as cdt
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import incremental_alter_configs as iac
-from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import metadata as md
-from ottla.wire.messages import produce as p
-from ottla.wire.messages import share_acknowledge as sa
-from ottla.wire.messages import share_fetch as sf
 from ottla.wire.messages import share_group_heartbeat as sgh
 from ottla.wire.messages import streams_group_heartbeat as sth
+from ottla.wire.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
@@ -130,14 +132,14 @@ class RecordedNode:
         return answers[-1]
 
     def prepare(self) -> None:
-        topics = [ct.CreatableTopic(name, 1, 1) for name in ("walk", "other")]
-        made = self.succeed(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest(topics, 9000))
+        topics = [create_topics.CreatableTopic(name, 1, 1) for name in ("walk", "other")]
+        made = self.succeed(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest(topics, 9000))
         self.topic_id = made.topics[0].topic_id
         for kind, name in ((0, "walkers"), (1, "walking")):
-            self.succeed(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest("", kind, [name]))
+            self.succeed(ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest("", kind, [name]))
         requests = {requested.label: requested for requested in acl_requests()}
         self.succeed(*requests["commit"][1:4])
-        begin = ip.InitProducerIdRequest("walking", 60_000)
+        begin = init_producer_id.InitProducerIdRequest("walking", 60_000)
         producer = self.succeed(ApiKey.INIT_PRODUCER_ID, 4, begin)
         add: Any = requests["add partitions"].body
         add.v3_and_below_producer_id = producer.producer_id
@@ -156,8 +158,8 @@ class RecordedNode:
 
     def share_fetch(self) -> Any:
         """Return a request that opens a share session."""
-        topic = sf.FetchTopic(self.topic_id, [sf.FetchPartition(0)])
-        return sf.ShareFetchRequest("walkers share", MEMBER, max_records=1, topics=[topic])
+        topic = FetchTopic(self.topic_id, [FetchPartition(0)])
+        return ShareFetchRequest("walkers share", MEMBER, max_records=1, topics=[topic])
 
     @staticmethod
     def joins() -> list[tuple[ApiKey, int, Any]]:
@@ -180,8 +182,8 @@ class RecordedNode:
         for query in acl_requests():
             yield query.key, query.version, query.body
         yield from self.joins()
-        topic = md.MetadataRequestTopic(name="walking-automatically")
-        yield ApiKey.METADATA, 12, md.MetadataRequest([topic], allow_auto_topic_creation=True)
+        topic = metadata.MetadataRequestTopic(name="walking-automatically")
+        yield ApiKey.METADATA, 12, metadata.MetadataRequest([topic], allow_auto_topic_creation=True)
         info = sth.TopicInfo("internal")
         topology = sth.Topology(0, [sth.Subtopology("0", ["walk"], [], [info])])
         streams = self.joins()[0][2]
@@ -195,22 +197,24 @@ class RecordedNode:
             yield key, BROKER_APIS[key].min_version, fill_message(request_class(key), {"group_ids": [group]})
         for kind in (2, 4, 32):
             name = "1" if kind == 4 else "walk"
-            request = ac.AlterConfigsRequest([ac.AlterConfigsResource(kind, name)], True)
+            request = alter_configs.AlterConfigsRequest([alter_configs.AlterConfigsResource(kind, name)], True)
             yield ApiKey.ALTER_CONFIGS, 2, request
         level = iac.AlterableConfig("ottla.made.up", 0, "INFO")
         logger = iac.AlterConfigsResource(8, "1", [level])
         yield ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, iac.IncrementalAlterConfigsRequest([logger], True)
         yield ApiKey.SHARE_FETCH, 1, self.share_fetch()
-        batch = sa.AcknowledgementBatch(0, 0, [1])
-        acknowledged = [sa.AcknowledgeTopic(self.topic_id, [sa.AcknowledgePartition(0, [batch])])]
-        query = sa.ShareAcknowledgeRequest("walkers share", MEMBER, 1, topics=acknowledged)
+        batch = share_acknowledge.AcknowledgementBatch(0, 0, [1])
+        acknowledged = [
+            share_acknowledge.AcknowledgeTopic(self.topic_id, [share_acknowledge.AcknowledgePartition(0, [batch])])
+        ]
+        query = share_acknowledge.ShareAcknowledgeRequest("walkers share", MEMBER, 1, topics=acknowledged)
         yield ApiKey.SHARE_ACKNOWLEDGE, 1, query
-        state = fc.FindCoordinatorRequest("", 2, [f"walkers share:{MEMBER}:0"])
+        state = find_coordinator.FindCoordinatorRequest("", 2, [f"walkers share:{MEMBER}:0"])
         yield ApiKey.FIND_COORDINATOR, 6, state
         yield ApiKey.ADD_RAFT_VOTER, 1, fill_message(request_class(ApiKey.ADD_RAFT_VOTER), {"cluster_id": "another"})
         records = build_batch([NewRecord(None, b"v", 0)], producer_id=1, attributes=TRANSACTIONAL_BIT, base_sequence=0)
-        produced = p.TopicProduceData("walk", partition_data=[p.PartitionProduceData(0, records)])
-        yield ApiKey.PRODUCE, 9, p.ProduceRequest("walking", -1, 1000, [produced])
+        produced = produce.TopicProduceData("walk", partition_data=[produce.PartitionProduceData(0, records)])
+        yield ApiKey.PRODUCE, 9, produce.ProduceRequest("walking", -1, 1000, [produced])
         yield ApiKey.CREATE_DELEGATION_TOKEN, 3, self.new_token()
         key = ApiKey.DESCRIBE_DELEGATION_TOKEN
         yield key, 3, fill_message(request_class(key), {"owners": None})

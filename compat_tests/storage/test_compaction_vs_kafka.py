@@ -12,10 +12,7 @@ import pytest
 from compat_tests.support.processes import KafkaProcess, OttlaProcess
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import create_topics, fetch, incremental_alter_configs, list_offsets
 from ottla.wire.record_batch import batch_header, records
 from ottla.wire.record_batch.compression import CompressionType
 
@@ -62,15 +59,21 @@ class CompactionBroker:
         self._data_dir: Path = process.data_dir
 
     def create(self) -> None:
-        configs = [ct.CreatableTopicConfig(k, v) for k, v in SETTINGS.items()]
-        request = ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, 1, 1, configs=configs)], 10_000)
+        configs = [create_topics.CreatableTopicConfig(k, v) for k, v in SETTINGS.items()]
+        request = create_topics.CreateTopicsRequest(
+            [create_topics.CreatableTopic(TOPIC, 1, 1, configs=configs)], 10_000
+        )
         assert self.peer.call(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
         while self.end(-1) < 0:
             time.sleep(0.05)
 
     def end(self, when: int) -> int:
-        ask = lo.ListOffsetsTopic(TOPIC, [lo.ListOffsetsPartition(0, -1, when)])
-        row = self.peer.call(ApiKey.LIST_OFFSETS, 7, lo.ListOffsetsRequest(-1, 0, [ask])).topics[0].partitions[0]
+        ask = list_offsets.ListOffsetsTopic(TOPIC, [list_offsets.ListOffsetsPartition(0, -1, when)])
+        row = (
+            self.peer.call(ApiKey.LIST_OFFSETS, 7, list_offsets.ListOffsetsRequest(-1, 0, [ask]))
+            .topics[0]
+            .partitions[0]
+        )
         return -1 if row.error_code else int(row.offset)
 
     def produce(self, raw: bytes) -> None:
@@ -81,9 +84,9 @@ class CompactionBroker:
         at, end = self.end(-2), self.end(-1)
         out: CompactedRecords = []
         while at < end:
-            part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=8 << 20)
-            request = f.FetchRequest(
-                max_wait_ms=0, min_bytes=1, max_bytes=8 << 20, topics=[f.FetchTopic(TOPIC, partitions=[part])]
+            part = fetch.FetchPartition(0, fetch_offset=at, partition_max_bytes=8 << 20)
+            request = fetch.FetchRequest(
+                max_wait_ms=0, min_bytes=1, max_bytes=8 << 20, topics=[fetch.FetchTopic(TOPIC, partitions=[part])]
             )
             row = self.peer.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
             assert row.error_code == 0
@@ -99,8 +102,12 @@ class CompactionBroker:
 
     def clean_all(self) -> None:
         """Alter the settings so that new records are cleaned."""
-        change = ia.AlterConfigsResource(2, TOPIC, [ia.AlterableConfig("min.compaction.lag.ms", 0, "0")])
-        answer = self.peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
+        change = incremental_alter_configs.AlterConfigsResource(
+            2, TOPIC, [incremental_alter_configs.AlterableConfig("min.compaction.lag.ms", 0, "0")]
+        )
+        answer = self.peer.call(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremental_alter_configs.IncrementalAlterConfigsRequest([change])
+        )
         assert answer.responses[0].error_code == 0
 
     def cleaned(self) -> CompactedRecords:

@@ -13,8 +13,7 @@ import pytest
 from compat_tests.support.processes import OTTLA, OttlaProcess
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import create_topics, delete_topics
 from ottla.wire.record_batch import records
 
 FOREIGN = ("lost+found", "my-backup.2024-delete", "my-future", "old-stray", "backup-20240101")
@@ -38,7 +37,9 @@ def test_node_with_symbolic_links_in_log_dir_serves_deletes_and_restarts(tmp_pat
     data.symlink_to("real")
     settings = {"log_segment_delete_delay_ms": "100"}
     with OttlaProcess(data, **settings) as node:
-        body = ct.CreateTopicsRequest([ct.CreatableTopic(name, 1, 1) for name in ("t", "u", "v")], 30_000)
+        body = create_topics.CreateTopicsRequest(
+            [create_topics.CreatableTopic(name, 1, 1) for name in ("t", "u", "v")], 30_000
+        )
         peer = RawClient(node.port)
         assert [x.error_code for x in peer.call(ApiKey.CREATE_TOPICS, 7, body).topics] == [0, 0, 0]
         assert [produce(peer, name) for name in ("t", "u", "v")] == [(0, 0)] * 3
@@ -54,7 +55,9 @@ def test_node_with_symbolic_links_in_log_dir_serves_deletes_and_restarts(tmp_pat
         peer = RawClient(node.port)
         assert [produce(peer, name) for name in ("t", "u")] == [(0, 1)] * 2
         assert produce(peer, "v")[0] != 0, "its directory is a link to nothing"
-        answer = peer.call(ApiKey.DELETE_TOPICS, 5, dt.DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000))
+        answer = peer.call(
+            ApiKey.DELETE_TOPICS, 5, delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000)
+        )
         assert answer.responses[0].error_code == 0
         wait_until(lambda: not list(data.glob("t-0*")))
         assert not list((other / "t-0").glob("0*")), "Kafka removes the segments, and then the link"

@@ -15,10 +15,7 @@ from compat_tests.support.number_writer import NumberWriter, partitioned
 from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 from compat_tests.support.raw_client import RawClient, wait_until_brokers_current
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import alter_replica_log_dirs as al
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import describe_log_dirs as dl
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import alter_replica_log_dirs, create_topics, describe_log_dirs, incremental_alter_configs
 from ottla.wire.record_batch import records
 
 PARTITIONS = 2
@@ -41,14 +38,16 @@ def until(ask: Callable[[], Any]) -> Any:
 
 
 def make(node: NodeProcess, topic: str = "t") -> None:
-    body = ct.CreateTopicsRequest([ct.CreatableTopic(topic, PARTITIONS, 1)], 30_000)
+    body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic(topic, PARTITIONS, 1)], 30_000)
     assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
 
 
 def lying(node: NodeProcess) -> Rows:
     """Return, by directory and partition, the future flag of each replica there."""
     out: Rows = {}
-    body = dl.DescribeLogDirsRequest([dl.DescribableLogDirTopic("t", list(range(PARTITIONS)))])
+    body = describe_log_dirs.DescribeLogDirsRequest(
+        [describe_log_dirs.DescribableLogDirTopic("t", list(range(PARTITIONS)))]
+    )
     for row in RawClient(node.port).call(ApiKey.DESCRIBE_LOG_DIRS, 4, body).results:
         for topic in row.topics:
             for part in topic.partitions:
@@ -57,8 +56,12 @@ def lying(node: NodeProcess) -> Rows:
 
 
 def ask_for(node: NodeProcess, path: Path | str, *numbers: int, topic: str = "t") -> list[int]:
-    body = al.AlterReplicaLogDirsRequest(
-        [al.AlterReplicaLogDir(str(path), [al.AlterReplicaLogDirTopic(topic, list(numbers))])]
+    body = alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+        [
+            alter_replica_log_dirs.AlterReplicaLogDir(
+                str(path), [alter_replica_log_dirs.AlterReplicaLogDirTopic(topic, list(numbers))]
+            )
+        ]
     )
     answer = RawClient(node.port).call(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, body)
     rows = {p.partition_index: p.error_code for t in answer.results for p in t.partitions}
@@ -66,8 +69,10 @@ def ask_for(node: NodeProcess, path: Path | str, *numbers: int, topic: str = "t"
 
 
 def change(node: NodeProcess, key: str, value: str) -> None:
-    config = ia.AlterableConfig(key, 0, value)
-    body = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", [config])])
+    config = incremental_alter_configs.AlterableConfig(key, 0, value)
+    body = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(4, "1", [config])]
+    )
     client = RawClient(node.port)
     assert client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body).responses[0].error_code == 0
     wait_until_brokers_current(client)

@@ -13,12 +13,14 @@ from compat_tests.storage.ext4_image import Ext4Image, unavailable_reason
 from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import describe_log_dirs as dl
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import metadata as md
+from ottla.wire.messages import (
+    create_topics,
+    describe_log_dirs,
+    fetch,
+    incremental_alter_configs,
+    list_offsets,
+    metadata,
+)
 from ottla.wire.record_batch import records
 
 PARTITIONS = 4
@@ -41,8 +43,8 @@ def wait_for(node: NodeProcess, key: ApiKey, version: int, body: Any, good: Any)
         time.sleep(0.1)
 
 
-def partitions(node: NodeProcess) -> list[md.MetadataResponsePartition]:
-    body = md.MetadataRequest([md.MetadataRequestTopic(name="t")], False)
+def partitions(node: NodeProcess) -> list[metadata.MetadataResponsePartition]:
+    body = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")], False)
     answer = wait_for(node, ApiKey.METADATA, 12, body, lambda a: len(a.topics[0].partitions) == PARTITIONS)
     return sorted(answer.topics[0].partitions, key=lambda x: x.partition_index)
 
@@ -65,8 +67,10 @@ def produce(node: NodeProcess, partition: int, size: int) -> int:
 
 
 def fetch_code(node: NodeProcess, partition: int) -> int:
-    part = f.FetchPartition(partition, fetch_offset=0, partition_max_bytes=1 << 20)
-    body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic("t", partitions=[part])])
+    part = fetch.FetchPartition(partition, fetch_offset=0, partition_max_bytes=1 << 20)
+    body = fetch.FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[fetch.FetchTopic("t", partitions=[part])]
+    )
 
     def ask() -> Any:
         return RawClient(node.port).call(ApiKey.FETCH, 12, body).responses[0].partitions[0]
@@ -75,7 +79,9 @@ def fetch_code(node: NodeProcess, partition: int) -> int:
 
 
 def offset(node: NodeProcess, partition: int) -> tuple[int, int]:
-    body = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(partition, timestamp=-1)])])
+    body = list_offsets.ListOffsetsRequest(
+        -1, 0, [list_offsets.ListOffsetsTopic("t", [list_offsets.ListOffsetsPartition(partition, timestamp=-1)])]
+    )
 
     def ask() -> Any:
         return RawClient(node.port).call(ApiKey.LIST_OFFSETS, 5, body).topics[0].partitions[0]
@@ -93,7 +99,9 @@ def ends(node: NodeProcess, numbers: list[int], expected: int) -> list[int]:
 
 
 def log_dirs(node: NodeProcess) -> list[tuple[str, int, list[int]]]:
-    body = dl.DescribeLogDirsRequest([dl.DescribableLogDirTopic("t", list(range(PARTITIONS)))])
+    body = describe_log_dirs.DescribeLogDirsRequest(
+        [describe_log_dirs.DescribableLogDirTopic("t", list(range(PARTITIONS)))]
+    )
     rows = RawClient(node.port).call(ApiKey.DESCRIBE_LOG_DIRS, 4, body).results
     return sorted(
         (Path(x.log_dir).name, x.error_code, sorted(y.partition_index for t in x.topics for y in t.partitions))
@@ -109,7 +117,7 @@ def kind(node_class: type[NodeProcess], tmp_path: Path) -> NodeProcess:
 def start_with_topic(node: NodeProcess) -> list[int]:
     """Start, create the topic, write a record into each partition; return the partitions of the second directory."""
     node.start()
-    body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 30_000)
+    body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", PARTITIONS, 1)], 30_000)
     assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
     assert all(x.leader_id == 1 for x in partitions(node))
     for number in range(PARTITIONS):
@@ -140,7 +148,7 @@ def test_failed_log_dir_goes_offline_alone_and_recovers_after_repair(
         node,
         ApiKey.METADATA,
         12,
-        md.MetadataRequest([md.MetadataRequestTopic(name="t")], False),
+        metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")], False),
         lambda a: {x.partition_index for x in a.topics[0].partitions if x.error_code} == set(bad),
     )
     rows = {x.partition_index: x for x in partitions(node)}
@@ -163,7 +171,7 @@ def test_failed_log_dir_goes_offline_alone_and_recovers_after_repair(
         node,
         ApiKey.METADATA,
         12,
-        md.MetadataRequest([md.MetadataRequestTopic(name="t")], False),
+        metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")], False),
         lambda a: not any(x.error_code for x in a.topics[0].partitions),
     )
     assert ends(node, bad, 1) == [1, 1]
@@ -183,7 +191,7 @@ def test_kafka_on_log_dirs_of_ottla_and_ottla_again_read_the_same(tmp_path: Path
                 node,
                 ApiKey.METADATA,
                 12,
-                md.MetadataRequest([md.MetadataRequestTopic(name="t")], False),
+                metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")], False),
                 lambda a: all(x.leader_id == 1 for x in a.topics[0].partitions),
             )
             assert log_dirs(node)[1] == ("data", 0, in_second)
@@ -193,22 +201,24 @@ def test_kafka_on_log_dirs_of_ottla_and_ottla_again_read_the_same(tmp_path: Path
 
 def cordon(node: NodeProcess, *paths: Path) -> None:
     """Alter the setting at run time, and wait until the node applies it."""
-    config = ia.AlterableConfig("cordoned.log.dirs", 0, ",".join(map(str, paths)))
-    body = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", [config])])
+    config = incremental_alter_configs.AlterableConfig("cordoned.log.dirs", 0, ",".join(map(str, paths)))
+    body = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(4, "1", [config])]
+    )
     assert RawClient(node.port).call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body).responses[0].error_code == 0
     wanted = {str(path) for path in paths}
-    request = dl.DescribeLogDirsRequest([])
+    request = describe_log_dirs.DescribeLogDirsRequest([])
     answer = wait_for(node, ApiKey.DESCRIBE_LOG_DIRS, 5, request, lambda a: cordoned(a) == wanted)
     assert cordoned(answer) == wanted
 
 
-def cordoned(answer: dl.DescribeLogDirsResponse) -> set[str]:
+def cordoned(answer: describe_log_dirs.DescribeLogDirsResponse) -> set[str]:
     return {x.log_dir for x in answer.results if x.is_cordoned}
 
 
 def new_topic(node: NodeProcess, name: str) -> int:
     """Return the error code of creating a topic, once the controller knows the cordoned directories."""
-    body = ct.CreateTopicsRequest([ct.CreatableTopic(name, PARTITIONS, 1)], 30_000)
+    body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, PARTITIONS, 1)], 30_000)
     return int(RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code)
 
 

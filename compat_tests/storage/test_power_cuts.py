@@ -21,8 +21,7 @@ from compat_tests.support.processes import OttlaProcess
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.client.record_decoding import decode_records
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages import create_topics, fetch
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 CUTS = int(os.environ.get("OTTLA_POWER_CUTS", "4"))
@@ -66,9 +65,9 @@ def read_all(port: int) -> dict[tuple[int, int], bytes]:
         last = build_batch([NewRecord(b"k", b"last", time.time_ns() // 10**6)])
         wait_until(lambda partition=partition, last=last: not peer.produce("t", partition, last).error_code)  # type: ignore[misc]
         while True:
-            part = f.FetchPartition(partition, fetch_offset=at, partition_max_bytes=8 << 20)
-            topics = [f.FetchTopic("t", partitions=[part])]
-            body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=8 << 20, topics=topics)
+            part = fetch.FetchPartition(partition, fetch_offset=at, partition_max_bytes=8 << 20)
+            topics = [fetch.FetchTopic("t", partitions=[part])]
+            body = fetch.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=8 << 20, topics=topics)
             row = peer.call(ApiKey.FETCH, 12, body).responses[0].partitions[0]
             assert row.error_code == 0
             records = list(decode_records(row.records or b"", at))
@@ -87,7 +86,7 @@ def cut(tmp_path: Path, seed: int, *, synced: bool) -> tuple[int, int]:
     settings = {**SETTINGS, **({"log_flush_interval_messages": "1"} if synced else {})}
     try:
         with OttlaProcess(disk.path / "data", **settings) as node:
-            body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 60_000)
+            body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", PARTITIONS, 1)], 60_000)
             assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
             writer = PowerCutWriter(node.port, seed)
             writer.start()

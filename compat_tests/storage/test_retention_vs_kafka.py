@@ -12,10 +12,7 @@ import pytest
 from compat_tests.support.processes import KafkaProcess, OttlaProcess
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import create_topics, delete_records, incremental_alter_configs, list_offsets
 from ottla.wire.record_batch import records
 
 HOUR_MS = 3_600_000
@@ -53,8 +50,10 @@ class RetentionBroker:
     def fill(self, topic: str, raw: list[bytes]) -> None:
         """Fill a topic without retention: the segments deleted meanwhile would depend on the moment."""
         settings = {"segment.bytes": "1048576", "retention.ms": "-1"}
-        configs = [ct.CreatableTopicConfig(k, v) for k, v in settings.items()]
-        request = ct.CreateTopicsRequest([ct.CreatableTopic(topic, 1, 1, configs=configs)], 10_000)
+        configs = [create_topics.CreatableTopicConfig(k, v) for k, v in settings.items()]
+        request = create_topics.CreateTopicsRequest(
+            [create_topics.CreatableTopic(topic, 1, 1, configs=configs)], 10_000
+        )
         assert self.peer.call(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
         for one in raw:
             while self.peer.produce(topic, 0, one).error_code:
@@ -64,8 +63,8 @@ class RetentionBroker:
         """Return log start and log end offset."""
         found = []
         for when in (-2, -1):
-            ask = lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, -1, when)])
-            request = lo.ListOffsetsRequest(-1, 0, [ask])
+            ask = list_offsets.ListOffsetsTopic(topic, [list_offsets.ListOffsetsPartition(0, -1, when)])
+            request = list_offsets.ListOffsetsRequest(-1, 0, [ask])
             deadline = time.monotonic() + WAIT_S
             while True:  # a node that has just started may not be leader yet
                 row = self.peer.call(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions[0]
@@ -91,15 +90,19 @@ class RetentionBroker:
         raise AssertionError(f"not settled: {before}")
 
     def delete_below(self, topic: str, offset: int) -> int:
-        part = dr.DeleteRecordsPartition(0, offset)
-        request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, [part])], 10_000)
+        part = delete_records.DeleteRecordsPartition(0, offset)
+        request = delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic(topic, [part])], 10_000)
         row = self.peer.call(ApiKey.DELETE_RECORDS, 2, request).topics[0].partitions[0]
         assert row.error_code == 0
         return int(row.low_watermark)
 
     def set(self, topic: str, name: str, value: str) -> None:
-        change = ia.AlterConfigsResource(2, topic, [ia.AlterableConfig(name, 0, value)])
-        answer = self.peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
+        change = incremental_alter_configs.AlterConfigsResource(
+            2, topic, [incremental_alter_configs.AlterableConfig(name, 0, value)]
+        )
+        answer = self.peer.call(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremental_alter_configs.IncrementalAlterConfigsRequest([change])
+        )
         assert answer.responses[0].error_code == 0
 
 

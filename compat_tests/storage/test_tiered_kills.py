@@ -15,10 +15,7 @@ from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.client.record_decoding import decode_records
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import create_topics, delete_topics, fetch, list_offsets
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 KILLS = int(os.environ.get("OTTLA_TIERED_KILLS", "2"))
@@ -57,8 +54,8 @@ class KilledTieredNode:
         return made
 
     def create(self) -> None:
-        configs = [ct.CreatableTopicConfig(name, value) for name, value in TOPIC.items()]
-        request = ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1, configs=configs)], 20_000)
+        configs = [create_topics.CreatableTopicConfig(name, value) for name, value in TOPIC.items()]
+        request = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 1, 1, configs=configs)], 20_000)
         answer = RawClient(self._port).call(ApiKey.CREATE_TOPICS, 7, request)
         assert answer.topics[0].error_code == 0
 
@@ -81,16 +78,16 @@ class KilledTieredNode:
             self.write(client)
 
     def offset(self, which: int) -> int:
-        wanted = [lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(0, -1, which)])]
-        answer = RawClient(self._port).call(ApiKey.LIST_OFFSETS, 11, lo.ListOffsetsRequest(topics=wanted))
+        wanted = [list_offsets.ListOffsetsTopic("t", [list_offsets.ListOffsetsPartition(0, -1, which)])]
+        answer = RawClient(self._port).call(ApiKey.LIST_OFFSETS, 11, list_offsets.ListOffsetsRequest(topics=wanted))
         return int(answer.topics[0].partitions[0].offset)
 
     def read(self) -> dict[int, bytes]:
         """Return all records, from both tiers."""
         client, at, out = RawClient(self._port), self.offset(EARLIEST), dict[int, bytes]()
         while at <= max(self.acknowledged):
-            part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=1 << 20)
-            request = f.FetchRequest(max_wait_ms=500, topics=[f.FetchTopic("t", partitions=[part])])
+            part = fetch.FetchPartition(0, fetch_offset=at, partition_max_bytes=1 << 20)
+            request = fetch.FetchRequest(max_wait_ms=500, topics=[fetch.FetchTopic("t", partitions=[part])])
             row = client.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention deleted the next records
                 at = self.offset(EARLIEST)
@@ -105,7 +102,7 @@ class KilledTieredNode:
         return list(self.store.rglob("*.segment"))
 
     def delete(self) -> None:
-        RawClient(self._port).call(ApiKey.DELETE_TOPICS, 4, dt.DeleteTopicsRequest([], ["t"], 20_000))
+        RawClient(self._port).call(ApiKey.DELETE_TOPICS, 4, delete_topics.DeleteTopicsRequest([], ["t"], 20_000))
 
 
 def test_killed_node_loses_no_record_and_leaves_no_object(tmp_path: Path) -> None:

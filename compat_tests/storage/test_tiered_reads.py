@@ -19,8 +19,7 @@ from compat_tests.support.object_stores import object_store
 from compat_tests.support.processes import java_tool
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import delete_records, list_offsets
 
 TOPIC = "events"
 RECORDS = 4000
@@ -83,8 +82,8 @@ class TieredBroker:
                 producer.flush()
 
     def list_offset(self, timestamp: int) -> int:
-        wanted = [lo.ListOffsetsTopic(TOPIC, [lo.ListOffsetsPartition(0, -1, timestamp)])]
-        answer = self.client.call(ApiKey.LIST_OFFSETS, 11, lo.ListOffsetsRequest(topics=wanted))
+        wanted = [list_offsets.ListOffsetsTopic(TOPIC, [list_offsets.ListOffsetsPartition(0, -1, timestamp)])]
+        answer = self.client.call(ApiKey.LIST_OFFSETS, 11, list_offsets.ListOffsetsRequest(topics=wanted))
         (row,) = answer.topics[0].partitions
         assert row.error_code == 0
         offset: int = row.offset
@@ -181,8 +180,8 @@ def test_tools_of_kafka_work_on_a_tiered_topic(tiered: TieredBroker, tmp_path: P
 
 
 def test_deleted_records_of_the_remote_tier_are_not_read(tiered: TieredBroker) -> None:
-    wanted = dr.DeleteRecordsTopic(TOPIC, [dr.DeleteRecordsPartition(0, 300)])
-    answer = tiered.client.call(ApiKey.DELETE_RECORDS, 2, dr.DeleteRecordsRequest([wanted], 20_000))
+    wanted = delete_records.DeleteRecordsTopic(TOPIC, [delete_records.DeleteRecordsPartition(0, 300)])
+    answer = tiered.client.call(ApiKey.DELETE_RECORDS, 2, delete_records.DeleteRecordsRequest([wanted], 20_000))
     (row,) = answer.topics[0].partitions
     assert (row.error_code, row.low_watermark) == (0, 300)
     assert tiered.read(0, **{"auto.offset.reset": "earliest"})[0] == (300, 300)

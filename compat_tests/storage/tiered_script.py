@@ -26,7 +26,7 @@ from compat_tests.storage.tiered_session import (
     TieredSession,
     timestamp_of,
 )
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages import fetch
 
 FUTURE_REPLICA_ID, DEBUGGING_REPLICA_ID = -3, -2
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
@@ -117,8 +117,8 @@ def fetch_in_versions(session: TieredSession) -> None:
 def fetch_several_partitions(session: TieredSession) -> None:
     """Fetch partitions of both tiers in one request, also with limits that the first of them uses up."""
 
-    def row(topic: str, offset: int, size: int = NO_LIMIT) -> tuple[str, f.FetchPartition]:
-        return topic, f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=size)
+    def row(topic: str, offset: int, size: int = NO_LIMIT) -> tuple[str, fetch.FetchPartition]:
+        return topic, fetch.FetchPartition(0, fetch_offset=offset, partition_max_bytes=size)
 
     remote, local, other = row(TOPIC, 0), row(LOCAL_TOPIC, 0), row(TXN_TOPIC, 0)
     session.fetch_partitions("remote, local", remote, local)

@@ -15,16 +15,18 @@ from compat_tests.vs_kafka.scenarios.scenario_session import BASE_MS, ScenarioSe
 from ottla.tools.dump import to_json_value
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID
-from ottla.wire.messages import add_partitions_to_txn as ap
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import end_txn as e
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import offset_for_leader_epoch as oe
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import (
+    add_partitions_to_txn,
+    create_topics,
+    end_txn,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    offset_for_leader_epoch,
+    produce,
+)
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.record_batch.batch_header import LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT, parse_header
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
@@ -83,14 +85,14 @@ class TieredSession(ScenarioSession):
     # ------------------------------------------------------------------ requests
 
     def fetch_partitions(
-        self, label: str, *rows: tuple[str, f.FetchPartition], version: int = 12, **more: Any
-    ) -> list[f.PartitionData]:
+        self, label: str, *rows: tuple[str, fetch.FetchPartition], version: int = 12, **more: Any
+    ) -> list[fetch.PartitionData]:
         """Fetch a partition of each topic, record the response, and return its rows."""
         topics = [
-            f.FetchTopic(name, self.topic_ids[name] if version >= 13 else ZERO_UUID, [part]) for name, part in rows
+            fetch.FetchTopic(name, self.topic_ids[name] if version >= 13 else ZERO_UUID, [part]) for name, part in rows
         ]
         options: dict[str, Any] = {"max_wait_ms": 50, "min_bytes": 1, "max_bytes": NO_LIMIT} | more
-        answer = self["a"].call(ApiKey.FETCH, version, f.FetchRequest(topics=topics, **options))
+        answer = self["a"].call(ApiKey.FETCH, version, fetch.FetchRequest(topics=topics, **options))
         text = to_json_value(answer)
         for topic, topic_text in zip(answer.responses, text["responses"], strict=True):
             for row, part in zip(topic.partitions, topic_text["partitions"], strict=True):
@@ -107,10 +109,10 @@ class TieredSession(ScenarioSession):
         topic: str = TOPIC,
         epochs: tuple[int, int] = (-1, -1),
         **more: Any,
-    ) -> f.PartitionData:
+    ) -> fetch.PartitionData:
         """Fetch one partition; ``epochs``: current leader epoch and last fetched epoch."""
         current, last = epochs
-        part = f.FetchPartition(0, current, offset, last, partition_max_bytes=partition_max_bytes)
+        part = fetch.FetchPartition(0, current, offset, last, partition_max_bytes=partition_max_bytes)
         (row,) = self.fetch_partitions(label, (topic, part), **more)
         return row
 
@@ -126,30 +128,34 @@ class TieredSession(ScenarioSession):
         replica: int = -1,
     ) -> None:
         """Request an offset by timestamp."""
-        request = lo.ListOffsetsRequest(replica, isolation, [_list_topic(topic, epoch, timestamp)])
+        request = ListOffsetsRequest(replica, isolation, [_list_topic(topic, epoch, timestamp)])
         self.call(label, ApiKey.LIST_OFFSETS, version, request)
 
     def offset_of(self, topic: str, timestamp: int, isolation: int = READ_UNCOMMITTED) -> int:
         """Return an offset without recording the response; -1 for an error."""
-        request = lo.ListOffsetsRequest(-1, isolation, [_list_topic(topic, -1, timestamp)])
+        request = ListOffsetsRequest(-1, isolation, [_list_topic(topic, -1, timestamp)])
         row = self["a"].call(ApiKey.LIST_OFFSETS, 11, request).topics[0].partitions[0]
         return -1 if row.error_code else int(row.offset)
 
     def epoch_end(self, label: str, epoch: int, current: int = -1, version: int = 4) -> None:
         """Request the end offset of a leader epoch."""
-        part = oe.OffsetForLeaderPartition(0, current, epoch)
-        request = oe.OffsetForLeaderEpochRequest(-1, [oe.OffsetForLeaderTopic(TOPIC, [part])])
+        part = offset_for_leader_epoch.OffsetForLeaderPartition(0, current, epoch)
+        request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+            -1, [offset_for_leader_epoch.OffsetForLeaderTopic(TOPIC, [part])]
+        )
         self.call(label, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request)
 
     def delete_records(self, label: str, offset: int, topic: str = TOPIC) -> None:
         """Delete the records below an offset."""
-        rows = [dr.DeleteRecordsTopic(topic, [dr.DeleteRecordsPartition(0, offset)])]
-        self.call(label, ApiKey.DELETE_RECORDS, 2, dr.DeleteRecordsRequest(rows, 10_000))
+        rows = [DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])]
+        self.call(label, ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(rows, 10_000))
 
     def validate_topic(self, label: str, **configs: str) -> None:
         """Validate a topic without creating it."""
-        rows = [ct.CreatableTopicConfig(name.replace("_", "."), value) for name, value in configs.items()]
-        request = ct.CreateTopicsRequest([ct.CreatableTopic("validated", 1, 1, configs=rows)], 10_000, True)
+        rows = [create_topics.CreatableTopicConfig(name.replace("_", "."), value) for name, value in configs.items()]
+        request = create_topics.CreateTopicsRequest(
+            [create_topics.CreatableTopic("validated", 1, 1, configs=rows)], 10_000, True
+        )
         self.call(label, ApiKey.CREATE_TOPICS, 7, request)
 
     # ------------------------------------------------------------------ topics
@@ -169,8 +175,8 @@ class TieredSession(ScenarioSession):
         wait_until(lambda: self.offset_of(TXN_TOPIC, EARLIEST_LOCAL) == self._txn_local_start())
 
     def _append(self, topic: str, raw: bytes, transactional_id: str | None = None) -> int:
-        data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, raw)])
-        answer = self["a"].call(ApiKey.PRODUCE, 11, p.ProduceRequest(transactional_id, -1, 10_000, [data]))
+        data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(0, raw)])
+        answer = self["a"].call(ApiKey.PRODUCE, 11, produce.ProduceRequest(transactional_id, -1, 10_000, [data]))
         row = answer.responses[0].partition_responses[0]
         assert row.error_code == 0, f"{topic}: error {row.error_code}"
         return int(row.base_offset)
@@ -178,13 +184,15 @@ class TieredSession(ScenarioSession):
     def _run_transactions(self) -> None:
         peer, sequence = self["a"], 0
 
-        def init() -> ip.InitProducerIdResponse:
-            answer: ip.InitProducerIdResponse = peer.call(
-                ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(TRANSACTIONAL_ID, 60_000)
+        def init() -> init_producer_id.InitProducerIdResponse:
+            answer: init_producer_id.InitProducerIdResponse = peer.call(
+                ApiKey.INIT_PRODUCER_ID, 4, init_producer_id.InitProducerIdRequest(TRANSACTIONAL_ID, 60_000)
             )
             return answer
 
-        find = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=[TRANSACTIONAL_ID])  # creates the topic
+        find = find_coordinator.FindCoordinatorRequest(
+            key_type=1, coordinator_keys=[TRANSACTIONAL_ID]
+        )  # creates the topic
         wait_until(lambda: not peer.call(ApiKey.FIND_COORDINATOR, 4, find).coordinators[0].error_code)
         wait_until(lambda: not init().error_code)
         made = init()
@@ -197,7 +205,7 @@ class TieredSession(ScenarioSession):
                 end_offset = self._append(TXN_TOPIC, raw, TRANSACTIONAL_ID) + RECORDS_PER_BATCH
                 self._count_txn_segment(end_offset - RECORDS_PER_BATCH, len(raw))
                 sequence += RECORDS_PER_BATCH
-            end = e.EndTxnRequest(TRANSACTIONAL_ID, *producer, committed=number % 2 == 0)
+            end = end_txn.EndTxnRequest(TRANSACTIONAL_ID, *producer, committed=number % 2 == 0)
             wait_until(partial(self._end_transaction, end))
             wait_until(partial(self._is_committed, end_offset + 1))
             self._count_txn_segment(end_offset, MARKER_BYTES)
@@ -222,17 +230,19 @@ class TieredSession(ScenarioSession):
         raise AssertionError(f"No segment remains: {excess} bytes above local retention")
 
     def _add_partition(self, producer_id: int, producer_epoch: int) -> bool:
-        topics = [ap.AddPartitionsToTxnTopic(TXN_TOPIC, [0])]
-        request = ap.AddPartitionsToTxnRequest([], TRANSACTIONAL_ID, producer_id, producer_epoch, topics)
+        topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(TXN_TOPIC, [0])]
+        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
+            [], TRANSACTIONAL_ID, producer_id, producer_epoch, topics
+        )
         answer = self["a"].call(ApiKey.ADD_PARTITIONS_TO_TXN, 3, request)
         return not answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
 
-    def _end_transaction(self, request: e.EndTxnRequest) -> bool:
+    def _end_transaction(self, request: end_txn.EndTxnRequest) -> bool:
         return not self["a"].call(ApiKey.END_TXN, 3, request).error_code
 
 
-def _list_topic(topic: str, epoch: int, timestamp: int) -> lo.ListOffsetsTopic:
-    return lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, epoch, timestamp)])
+def _list_topic(topic: str, epoch: int, timestamp: int) -> ListOffsetsTopic:
+    return ListOffsetsTopic(topic, [ListOffsetsPartition(0, epoch, timestamp)])
 
 
 def split_records(raw: bytes) -> tuple[list[bytes], int]:

@@ -13,8 +13,7 @@ from confluent_kafka import Producer
 
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import create_topics, describe_quorum
 
 CLIENTS = 20
 DESCRIPTORS = 200
@@ -85,13 +84,15 @@ def time_first_produce_s(bootstrap: str, patience_s: float = 60) -> float:
 
 def leader_epoch(port: int) -> tuple[int, int]:
     """Return leader and epoch of the metadata quorum."""
-    topic = dq.DescribeQuorumRequestTopicData("__cluster_metadata", [dq.DescribeQuorumRequestPartitionData(0)])
-    answer = RawClient(port).call(ApiKey.DESCRIBE_QUORUM, 2, dq.DescribeQuorumRequest([topic]))
+    topic = describe_quorum.DescribeQuorumRequestTopicData(
+        "__cluster_metadata", [describe_quorum.DescribeQuorumRequestPartitionData(0)]
+    )
+    answer = RawClient(port).call(ApiKey.DESCRIBE_QUORUM, 2, describe_quorum.DescribeQuorumRequest([topic]))
     row = answer.topics[0].partitions[0]
     return row.leader_id, row.leader_epoch
 
 
 def create_topic(port: int, nodes: int) -> None:
     """Create the topic of the producer."""
-    body = ct.CreateTopicsRequest([ct.CreatableTopic("t", 3, nodes)], 30_000)
+    body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 3, nodes)], 30_000)
     assert RawClient(port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0

@@ -14,10 +14,9 @@ from ottla.wire.api_keys import ApiKey, response_class, response_header_version
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import describe_configs, incremental_alter_configs
 from ottla.wire.messages.headers import ResponseHeader
+from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 
 _GROUP, _UNKNOWN_CODE, _SETTING = 32, "waits-for-brokers", "consumer.session.timeout.ms"
 _values = itertools.count()
@@ -56,11 +55,11 @@ class RawClient:
         self.send(key, version, body)
         return self.receive(key, version)
 
-    def produce(self, topic: str, partition: int, raw: bytes) -> p.PartitionProduceResponse:
+    def produce(self, topic: str, partition: int, raw: bytes) -> PartitionProduceResponse:
         """Send a batch with acks=all and return the partition's response."""
-        data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(partition, raw)])
-        answer = self.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
-        row: p.PartitionProduceResponse = answer.responses[0].partition_responses[0]
+        data = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, raw)])
+        answer = self.call(ApiKey.PRODUCE, 9, ProduceRequest(None, -1, 10_000, [data]))
+        row: PartitionProduceResponse = answer.responses[0].partition_responses[0]
         return row
 
     def send(self, key: ApiKey, version: int, body: Message) -> None:
@@ -109,13 +108,19 @@ def wait_until_brokers_current(*peers: RawClient) -> None:
     """
     for _ in range(2):
         value = str(45_000 + next(_values) % 15_000)
-        row = ia.AlterConfigsResource(_GROUP, _UNKNOWN_CODE, [ia.AlterableConfig(_SETTING, 0, value)])
-        peers[0].call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([row]))
+        row = incremental_alter_configs.AlterConfigsResource(
+            _GROUP, _UNKNOWN_CODE, [incremental_alter_configs.AlterableConfig(_SETTING, 0, value)]
+        )
+        peers[0].call(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremental_alter_configs.IncrementalAlterConfigsRequest([row])
+        )
         for peer in peers:
             wait_until(partial(_shows, peer, value), 0.01)
 
 
 def _shows(peer: RawClient, value: str) -> bool:
-    request = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(_GROUP, _UNKNOWN_CODE, [_SETTING])])
+    request = describe_configs.DescribeConfigsRequest(
+        [describe_configs.DescribeConfigsResource(_GROUP, _UNKNOWN_CODE, [_SETTING])]
+    )
     answer = peer.call(ApiKey.DESCRIBE_CONFIGS, 4, request)
     return bool(answer.results[0].configs[0].value == value)

@@ -18,7 +18,7 @@ import ottla
 from compat_tests.support.raw_client import RawClient, wait_until
 from compat_tests.support.round_trip import round_trip
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import create_topics
 
 CYCLES = int(os.environ.get("OTTLA_CYCLES", "300"))
 """Number of starts; ``make soak`` sets more."""
@@ -40,7 +40,7 @@ def test_isolated_broker_settings_override_environment_and_are_no_arguments(
         assert broker._child is not None
         assert b"not for other users" not in Path(f"/proc/{broker._child.pid}/cmdline").read_bytes()
         assert list(tmp_path.glob("*.properties")) == []
-        body = ct.CreateTopicsRequest([ct.CreatableTopic("t", -1, -1)], 30_000)
+        body = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", -1, -1)], 30_000)
         assert RawClient(broker.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].num_partitions == 3
 
 

@@ -17,9 +17,7 @@ from compat_tests.support.processes import OTTLA, KafkaProcess, OttlaProcess
 from compat_tests.support.raw_client import RawClient
 from ottla.controller.metadata.image import RESOURCE_GROUP
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import streams_group_heartbeat as sh
+from ottla.wire.messages import find_coordinator, incremental_alter_configs, streams_group_heartbeat
 
 pytestmark = pytest.mark.xdist_group(__name__)
 WITHIN_S = 180.0
@@ -184,9 +182,11 @@ def consume_and_describe(node: Any, consumer: ShareConsumer) -> None:
 def test_ottla_group_describes_resets_and_deletes_share_group(node: Any) -> None:
     at = ["-b", node.bootstrap]
     make(node, "orders")
-    earliest = ia.AlterableConfig("share.auto.offset.reset", 0, "earliest")
-    resource = ia.AlterConfigsResource(RESOURCE_GROUP, "kitchen", [earliest])
-    RawClient(node.port).call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([resource]))
+    earliest = incremental_alter_configs.AlterableConfig("share.auto.offset.reset", 0, "earliest")
+    resource = incremental_alter_configs.AlterConfigsResource(RESOURCE_GROUP, "kitchen", [earliest])
+    RawClient(node.port).call(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+    )
     ottla("produce", "orders", "--key-separator", ":", *at, stdin="k:0\nk:1\nk:2\nk:3\n")
     config: dict[str, Any] = {"bootstrap.servers": node.bootstrap, "group.id": "kitchen"}
     with ShareConsumer({**config, "share.acknowledgement.mode": "explicit"}) as consumer:
@@ -215,20 +215,29 @@ def test_ottla_group_describes_and_deletes_streams_group(node: Any) -> None:
     at = ["-b", node.bootstrap]
     make(node, "lines")
     fill(node, "lines")
-    reads = sh.Topology(
-        0, [sh.Subtopology("0", ["lines"], state_changelog_topics=[sh.TopicInfo("words-log-changelog")])]
+    reads = streams_group_heartbeat.Topology(
+        0,
+        [
+            streams_group_heartbeat.Subtopology(
+                "0", ["lines"], state_changelog_topics=[streams_group_heartbeat.TopicInfo("words-log-changelog")]
+            )
+        ],
     )
-    request = sh.StreamsGroupHeartbeatRequest("words", "m", 0, rebalance_timeout_ms=30_000, topology=reads)
+    request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(
+        "words", "m", 0, rebalance_timeout_ms=30_000, topology=reads
+    )
     request.process_id, request.active_tasks, request.standby_tasks, request.warmup_tasks = "p", [], [], []
     raw = RawClient(node.port)
-    raw.call(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest("", 0, ["words"]))  # creates __consumer_offsets
+    raw.call(
+        ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest("", 0, ["words"])
+    )  # creates __consumer_offsets
 
     def has_tasks() -> bool:
         nonlocal request
         answer = raw.call(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, request)
         if answer.error_code or answer.active_tasks:
             return bool(answer.active_tasks)
-        request = sh.StreamsGroupHeartbeatRequest("words", "m", answer.member_epoch)
+        request = streams_group_heartbeat.StreamsGroupHeartbeatRequest("words", "m", answer.member_epoch)
         return False
 
     until(has_tasks)
@@ -240,7 +249,7 @@ def test_ottla_group_describes_and_deletes_streams_group(node: Any) -> None:
         (None, row["end"], "m") for row in seen["positions"]
     ]
     assert sum(row["lag"] for row in seen["positions"]) == RECORDS
-    raw.call(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, sh.StreamsGroupHeartbeatRequest("words", "m", -1))
+    raw.call(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, streams_group_heartbeat.StreamsGroupHeartbeatRequest("words", "m", -1))
     assert "is not subscribed to" in ottla("group", "reset", "words", "--topic", "lines", "--to-latest", *at, status=1)
     assert "words-log-changelog" in [row["topic"] for row in rows("topic", "list", *at)]
     ottla("group", "delete", "words", "--internal-topics", *at)

@@ -16,8 +16,7 @@ from compat_tests.tools.kafka_tool_runs import SCRIPTS, SIDES, ToolPair, differe
 from compat_tests.tools.tool_files import copy_logs, write_files
 from ottla.runtime.blocking_env import BlockingEnv
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import describe_quorum as dq
-from ottla.wire.messages import streams_group_heartbeat as sh
+from ottla.wire.messages import describe_quorum, streams_group_heartbeat
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
@@ -93,9 +92,13 @@ def _prepare(node: OttlaProcess, side: str, stack: ExitStack) -> None:
 def _join_streams_group(port: int, group: str, topic: str, *, leaves: bool) -> None:
     """Make a streams group of a topology with an internal topic, whose member remains or leaves."""
     peer = RawClient(port)
-    changelog = sh.TopicInfo(f"{group}-store-changelog")
-    topology = sh.Topology(0, [sh.Subtopology("0", [topic], state_changelog_topics=[changelog])])
-    request = sh.StreamsGroupHeartbeatRequest(group, "m", 0, rebalance_timeout_ms=30_000, topology=topology)
+    changelog = streams_group_heartbeat.TopicInfo(f"{group}-store-changelog")
+    topology = streams_group_heartbeat.Topology(
+        0, [streams_group_heartbeat.Subtopology("0", [topic], state_changelog_topics=[changelog])]
+    )
+    request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(
+        group, "m", 0, rebalance_timeout_ms=30_000, topology=topology
+    )
     request.process_id, request.active_tasks, request.standby_tasks, request.warmup_tasks = "p", [], [], []
 
     def has_tasks() -> bool:
@@ -103,12 +106,14 @@ def _join_streams_group(port: int, group: str, topic: str, *, leaves: bool) -> N
         answer = peer.call(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, request)
         if answer.error_code or answer.active_tasks:
             return bool(answer.active_tasks)
-        request = sh.StreamsGroupHeartbeatRequest(group, "m", answer.member_epoch)
+        request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(group, "m", answer.member_epoch)
         return False
 
     wait_until(has_tasks)
     if leaves:
-        peer.call(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, sh.StreamsGroupHeartbeatRequest(group, "m", -1))
+        peer.call(
+            ApiKey.STREAMS_GROUP_HEARTBEAT, 0, streams_group_heartbeat.StreamsGroupHeartbeatRequest(group, "m", -1)
+        )
 
 
 def _has_member(port: int, group: str, sharer: ShareConsumer) -> bool:
@@ -140,8 +145,12 @@ def _open_transactions(node: OttlaProcess, side: str, stack: ExitStack) -> None:
 
 def _controller_port(node: OttlaProcess) -> int:
     """Return the port of the node's controller."""
-    topics = [dq.DescribeQuorumRequestTopicData("__cluster_metadata", [dq.DescribeQuorumRequestPartitionData(0)])]
-    answer = RawClient(node.port).call(ApiKey.DESCRIBE_QUORUM, 2, dq.DescribeQuorumRequest(topics))
+    topics = [
+        describe_quorum.DescribeQuorumRequestTopicData(
+            "__cluster_metadata", [describe_quorum.DescribeQuorumRequestPartitionData(0)]
+        )
+    ]
+    answer = RawClient(node.port).call(ApiKey.DESCRIBE_QUORUM, 2, describe_quorum.DescribeQuorumRequest(topics))
     return int(answer.nodes[0].listeners[0].port)
 
 

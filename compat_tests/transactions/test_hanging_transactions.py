@@ -13,8 +13,7 @@ from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProce
 from compat_tests.support.raw_client import RawClient
 from compat_tests.transactions.test_transactions import command, confluent, make, read, wait_until_committed, write
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import init_producer_id, produce
 from ottla.wire.record_batch import batch_header, records
 
 TOPIC = "hangs"
@@ -38,7 +37,7 @@ def hang(node: NodeProcess, name: str, partition: int) -> None:
     deadline = time.monotonic() + peer.timeout_s
     while given is None or given.error_code:  # Kafka creates the partitions of the coordinator first
         assert time.monotonic() < deadline, given
-        given = peer.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(name, 60_000))
+        given = peer.call(ApiKey.INIT_PRODUCER_ID, 4, init_producer_id.InitProducerIdRequest(name, 60_000))
         time.sleep(0.1)
     made = records.NewRecord(b"k", name.encode(), time.time_ns() // 10**6 - HOUR_MS)
     raw = records.build_batch(
@@ -48,8 +47,8 @@ def hang(node: NodeProcess, name: str, partition: int) -> None:
         producer_epoch=given.producer_epoch,
         base_sequence=0,
     )
-    data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(partition, raw)])
-    answer = peer.call(ApiKey.PRODUCE, 11, p.ProduceRequest(name, -1, 10_000, [data]))
+    data = produce.TopicProduceData(TOPIC, partition_data=[produce.PartitionProduceData(partition, raw)])
+    answer = peer.call(ApiKey.PRODUCE, 11, produce.ProduceRequest(name, -1, 10_000, [data]))
     assert answer.responses[0].partition_responses[0].error_code == 0
     peer.close()
 

@@ -19,12 +19,7 @@ from compat_tests.support.processes import KafkaProcess, OttlaProcess, java_tool
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.log.producers.producer_table import ENTRY, ENTRY_BYTES
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as c
-from ottla.wire.messages import describe_producers as d
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import produce as p
-from ottla.wire.messages import write_txn_markers as w
+from ottla.wire.messages import create_topics, describe_producers, fetch, list_offsets, produce, write_txn_markers
 from ottla.wire.record_batch import batch_header, records
 
 TOPIC = "t"
@@ -81,7 +76,7 @@ class ComparedPartition:
     def __init__(self, port: int, began_ms: int) -> None:
         self.client = RawClient(port)
         self._began_ms = began_ms
-        request = c.CreateTopicsRequest([c.CreatableTopic(TOPIC, 1, 1)], 10_000)
+        request = create_topics.CreateTopicsRequest([create_topics.CreatableTopic(TOPIC, 1, 1)], 10_000)
         wait_until(lambda: self.client.call(ApiKey.CREATE_TOPICS, 5, request).topics[0].error_code in (0, 36))
         wait_until(lambda: not self.run_step(("data", 99, 0, 0, 1, False))[0])
 
@@ -90,9 +85,9 @@ class ComparedPartition:
         kind, pid, epoch, *rest = step
         if kind == "mark":
             commits, coordinator_epoch, version = rest
-            topics = [w.WritableTxnMarkerTopic(TOPIC, [0])]
-            marker = w.WritableTxnMarker(pid, epoch, commits, topics, coordinator_epoch, version)
-            answer = self.client.call(ApiKey.WRITE_TXN_MARKERS, 2, w.WriteTxnMarkersRequest([marker]))
+            topics = [write_txn_markers.WritableTxnMarkerTopic(TOPIC, [0])]
+            marker = write_txn_markers.WritableTxnMarker(pid, epoch, commits, topics, coordinator_epoch, version)
+            answer = self.client.call(ApiKey.WRITE_TXN_MARKERS, 2, write_txn_markers.WriteTxnMarkersRequest([marker]))
             (row,) = answer.markers[0].topics[0].partitions
             return row.error_code, -1
         sequence, count, txn = rest
@@ -103,15 +98,17 @@ class ComparedPartition:
             base_sequence=sequence,
             attributes=batch_header.TRANSACTIONAL_BIT if txn else 0,
         )
-        data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(0, raw)])
-        answer = self.client.call(ApiKey.PRODUCE, 11, p.ProduceRequest("x" if txn else None, -1, 10_000, [data]))
+        data = produce.TopicProduceData(TOPIC, partition_data=[produce.PartitionProduceData(0, raw)])
+        answer = self.client.call(ApiKey.PRODUCE, 11, produce.ProduceRequest("x" if txn else None, -1, 10_000, [data]))
         row = answer.responses[0].partition_responses[0]
         return row.error_code, row.base_offset
 
     def read(self, offset: int, max_bytes: int) -> tuple[Any, ...]:
         """Return the response to a read_committed fetch."""
-        part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=max_bytes)
-        request = f.FetchRequest(max_wait_ms=0, isolation_level=1, topics=[f.FetchTopic(TOPIC, partitions=[part])])
+        part = fetch.FetchPartition(0, fetch_offset=offset, partition_max_bytes=max_bytes)
+        request = fetch.FetchRequest(
+            max_wait_ms=0, isolation_level=1, topics=[fetch.FetchTopic(TOPIC, partitions=[part])]
+        )
         row = self.client.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
         aborted = sorted((x.producer_id, x.first_offset) for x in row.aborted_transactions or ())
         return row.error_code, row.last_stable_offset, row.high_watermark, len(row.records or b""), aborted
@@ -120,10 +117,10 @@ class ComparedPartition:
         """Return the end offsets of both isolation levels, and the producers."""
         out: list[Any] = []
         for isolation in (0, 1):
-            wanted = lo.ListOffsetsTopic(TOPIC, [lo.ListOffsetsPartition(0, timestamp=-1)])
-            answer = self.client.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, isolation, [wanted]))
+            wanted = list_offsets.ListOffsetsTopic(TOPIC, [list_offsets.ListOffsetsPartition(0, timestamp=-1)])
+            answer = self.client.call(ApiKey.LIST_OFFSETS, 5, list_offsets.ListOffsetsRequest(-1, isolation, [wanted]))
             out.append(answer.topics[0].partitions[0].offset)
-        request = d.DescribeProducersRequest([d.TopicRequest(TOPIC, [0])])
+        request = describe_producers.DescribeProducersRequest([describe_producers.TopicRequest(TOPIC, [0])])
         answer = self.client.call(ApiKey.DESCRIBE_PRODUCERS, 0, request)
         for x in sorted(answer.topics[0].partitions[0].active_producers, key=lambda x: x.producer_id):
             out.append(

@@ -21,16 +21,18 @@ from compat_tests.transactions.marker_blocking import ClosableProxy
 from compat_tests.transactions.test_transactions import is_stable, make, wait_until_committed
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import add_offsets_to_txn as ao
-from ottla.wire.messages import add_partitions_to_txn as ap
-from ottla.wire.messages import describe_transactions as dt
-from ottla.wire.messages import end_txn as et
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import offset_fetch as of
-from ottla.wire.messages import produce as p
-from ottla.wire.messages import txn_offset_commit as tc
-from ottla.wire.messages import write_txn_markers as w
+from ottla.wire.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_transactions,
+    end_txn,
+    find_coordinator,
+    init_producer_id,
+    offset_fetch,
+    produce,
+    txn_offset_commit,
+    write_txn_markers,
+)
 from ottla.wire.record_batch import batch_header, records
 
 TOPIC = "t"
@@ -98,10 +100,13 @@ class ScriptedTransaction:
     def init(self) -> None:
         """Initialize the id."""
         for kind in (0, 1):  # coordinators of groups and of transactions: FindCoordinator creates their topics
-            ask = fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[self.name])
+            ask = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=[self.name])
             self._ask(ApiKey.FIND_COORDINATOR, 4, ask, lambda x: x.coordinators[0].error_code)
         result = self._ask(
-            ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(self.name, 600_000), lambda x: x.error_code
+            ApiKey.INIT_PRODUCER_ID,
+            4,
+            init_producer_id.InitProducerIdRequest(self.name, 600_000),
+            lambda x: x.error_code,
         )
         assert result.error_code == 0
         self.producer, self._sequence = (result.producer_id, result.producer_epoch), 0
@@ -109,8 +114,8 @@ class ScriptedTransaction:
     def write(self) -> None:
         """Write a record to each partition."""
         if self.version < 2:
-            topics = [ap.AddPartitionsToTxnTopic(TOPIC, [0, 1])]
-            request = ap.AddPartitionsToTxnRequest([], self.name, *self.producer, topics)
+            topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(TOPIC, [0, 1])]
+            request = add_partitions_to_txn.AddPartitionsToTxnRequest([], self.name, *self.producer, topics)
             rows = lambda x: x.results_by_topic_v3_and_below[0].results_by_partition  # noqa: E731
             result = self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, request, lambda x: rows(x)[0].partition_error_code)
             assert [row.partition_error_code for row in rows(result)] == [0, 0]
@@ -122,8 +127,8 @@ class ScriptedTransaction:
                 producer_epoch=self.producer[1],
                 base_sequence=self._sequence,
             )
-            data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(number, raw)])
-            query = p.ProduceRequest(self.name, -1, 10_000, [data])
+            data = produce.TopicProduceData(TOPIC, partition_data=[produce.PartitionProduceData(number, raw)])
+            query = produce.ProduceRequest(self.name, -1, 10_000, [data])
             code = lambda x: x.responses[0].partition_responses[0].error_code  # noqa: E731
             assert code(self._ask(ApiKey.PRODUCE, 12 if self.version == 2 else 11, query, code)) == 0
         self._sequence += 1
@@ -135,37 +140,43 @@ class ScriptedTransaction:
     def commit_position(self) -> None:
         """Commit offset 7 of the group in the transaction."""
         if self.version < 2:
-            query = ao.AddOffsetsToTxnRequest(self.name, *self.producer, self.name)
+            query = add_offsets_to_txn.AddOffsetsToTxnRequest(self.name, *self.producer, self.name)
             assert self._ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, query, lambda x: x.error_code).error_code == 0
-        topic = tc.TxnOffsetCommitRequestTopic(TOPIC, [tc.TxnOffsetCommitRequestPartition(0, 7)])
-        request = tc.TxnOffsetCommitRequest(self.name, self.name, *self.producer, topics=[topic])
+        topic = txn_offset_commit.TxnOffsetCommitRequestTopic(
+            TOPIC, [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 7)]
+        )
+        request = txn_offset_commit.TxnOffsetCommitRequest(self.name, self.name, *self.producer, topics=[topic])
         code = lambda x: x.topics[0].partitions[0].error_code  # noqa: E731
         assert code(self._ask(ApiKey.TXN_OFFSET_COMMIT, 5 if self.version == 2 else 3, request, code)) == 0
 
     def position(self) -> tuple[int, int]:
         """Return the response to an OffsetFetch with stable offsets: an error, and the offset."""
-        ask = of.OffsetFetchRequest(self.name, [of.OffsetFetchRequestTopic(TOPIC, [0])], require_stable=True)
+        ask = offset_fetch.OffsetFetchRequest(
+            self.name, [offset_fetch.OffsetFetchRequestTopic(TOPIC, [0])], require_stable=True
+        )
         result = self._ask(ApiKey.OFFSET_FETCH, 7, ask, lambda x: x.error_code)
         row = result.topics[0].partitions[0]
         return row.error_code or result.error_code, row.committed_offset
 
     def end(self, *, commits: bool) -> int:
         """End the transaction as the producer; return the error."""
-        request = et.EndTxnRequest(self.name, *self.producer, commits)
+        request = end_txn.EndTxnRequest(self.name, *self.producer, commits)
         found = self._ask(ApiKey.END_TXN, 5 if self.version == 2 else 3, request, lambda x: x.error_code)
         return int(found.error_code)
 
     def mark(self) -> None:
         """Write the commit marker to the first partition, as its coordinator would."""
-        topics = [w.WritableTxnMarkerTopic(TOPIC, [0])]
+        topics = [write_txn_markers.WritableTxnMarkerTopic(TOPIC, [0])]
         epoch = self.producer[1] + (self.version == 2)
-        marker = w.WritableTxnMarker(self.producer[0], epoch, True, topics, 0, self.version if self.version == 2 else 0)
-        answer = self._peer.call(ApiKey.WRITE_TXN_MARKERS, 2, w.WriteTxnMarkersRequest([marker]))
+        marker = write_txn_markers.WritableTxnMarker(
+            self.producer[0], epoch, True, topics, 0, self.version if self.version == 2 else 0
+        )
+        answer = self._peer.call(ApiKey.WRITE_TXN_MARKERS, 2, write_txn_markers.WriteTxnMarkersRequest([marker]))
         assert answer.markers[0].topics[0].partitions[0].error_code == 0
 
     def state(self) -> str:
         """Return the state of the transaction at its coordinator."""
-        ask = dt.DescribeTransactionsRequest([self.name])
+        ask = describe_transactions.DescribeTransactionsRequest([self.name])
         result = self._ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, ask, lambda x: x.transaction_states[0].error_code)
         return str(result.transaction_states[0].transaction_state)
 

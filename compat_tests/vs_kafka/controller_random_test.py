@@ -37,15 +37,12 @@ from ottla.controller.metadata.record_serde import decode_record, encode_record
 from ottla.jobs.job import run_to_end
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import alter_partition as ap
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import assign_replicas_to_dirs as ad
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import list_partition_reassignments as lr
-from ottla.wire.messages import metadata_records as m
-from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.messages import alter_partition, broker_registration, list_partition_reassignments, metadata_records
+from ottla.wire.messages import alter_partition_reassignments as reassignments
+from ottla.wire.messages import assign_replicas_to_dirs as directories
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 START_MS = 1_000_000
 BROKERS = 6
@@ -60,9 +57,9 @@ def directory(broker: int, number: int = 0) -> bytes:
 def normalize_records(records: Sequence[Message]) -> list[Message]:
     """Return records with each run of partition changes and the eligible leaders sorted: their order has no meaning."""
     out: list[Message] = []
-    run: list[m.PartitionChangeRecord] = []
+    run: list[metadata_records.PartitionChangeRecord] = []
     for record in [*records, None]:
-        if isinstance(record, m.PartitionChangeRecord):
+        if isinstance(record, metadata_records.PartitionChangeRecord):
             if record.eligible_leader_replicas is not None:
                 record.eligible_leader_replicas = sorted(record.eligible_leader_replicas)
             run.append(record)
@@ -91,9 +88,9 @@ class ControllerRandomTest:
         self.requests: list[str] = []
         kafka.reset()
         levels = {"metadata.version": 30, "eligible.leader.replicas.version": self.rng.choice([0, 1, 1])}
-        self.replay(*(m.FeatureLevelRecord(name, level) for name, level in levels.items() if level))
+        self.replay(*(metadata_records.FeatureLevelRecord(name, level) for name, level in levels.items() if level))
         if levels["eligible.leader.replicas.version"] or self.rng.random() < 0.5:
-            self.replay(m.ConfigRecord(RESOURCE_BROKER, "", "min.insync.replicas", "1"))
+            self.replay(metadata_records.ConfigRecord(RESOURCE_BROKER, "", "min.insync.replicas", "1"))
         kafka.step(ACTIVATE)
         self.machine.activate(self.now_ms)
 
@@ -131,7 +128,7 @@ class ControllerRandomTest:
 
     def _names_removed_replica(self, record: Message) -> bool:
         """Return True if Kafka keeps a removed replica as eligible or last known leader."""
-        if not isinstance(record, m.PartitionChangeRecord):
+        if not isinstance(record, metadata_records.PartitionChangeRecord):
             return False
         topic = self.image.topic_by_id(record.topic_id)
         assert topic is not None
@@ -146,7 +143,7 @@ class ControllerRandomTest:
         self.requests.append(repr(request))
         value, version = REQUEST_CODES[type(request)]
         step = self.kafka.step(value, version, compiler.encode(request, version))
-        if isinstance(request, bh.BrokerHeartbeatRequest):
+        if isinstance(request, BrokerHeartbeatRequest):
             self.machine.heartbeat_tracker.touch(request.broker_id, request.broker_epoch, self.now_ms)
         decided = self.machine.decide(request, version, self.image.offset + 1, self.now_ms)
         decision = decided if isinstance(decided, ControllerResult) else run_to_end(decided)
@@ -160,14 +157,15 @@ class ControllerRandomTest:
             fair = compiler.decode(type(ours), version, compiler.encode(ours, version))[0]
             assert _sorted(fair) == _sorted(theirs), self._recent_requests(f"ours   {fair}\nKafka's {theirs}")
         self._apply(decision.records)
-        if isinstance(request, bh.BrokerHeartbeatRequest) and ours.should_shut_down:
+        if isinstance(request, BrokerHeartbeatRequest) and ours.should_shut_down:
             self.machine.heartbeat_tracker.touch(request.broker_id, request.broker_epoch, self.now_ms)
 
     def fence_stale(self) -> None:
         """Fence brokers whose sessions have expired, until none is left."""
         while True:
             step = self.kafka.step(FENCE_STALE)
-            fenced = [r.broker_id for r in step.records if isinstance(r, m.BrokerRegistrationChangeRecord)]
+            changes = [r for r in step.records if isinstance(r, metadata_records.BrokerRegistrationChangeRecord)]
+            fenced = [r.broker_id for r in changes]
             if fenced:
                 broker = self.image.brokers[fenced[0]]
                 assert not self.machine.heartbeat_tracker.has_valid_session(
@@ -213,7 +211,7 @@ class ControllerRandomTest:
             (1, lambda: self.run_leader_task(BALANCE)),
             (1, lambda: self.run_leader_task(ELECT_UNCLEAN)),
             (1, self.fail_over),
-            (2, lambda: self.compare_request(lr.ListPartitionReassignmentsRequest(1, None))),
+            (2, lambda: self.compare_request(list_partition_reassignments.ListPartitionReassignmentsRequest(1, None))),
         ]
         weights = [weight for weight, _ in happenings]
         try:
@@ -235,12 +233,12 @@ class ControllerRandomTest:
         if rng.random() < 0.03:
             dirs = rng.choice([[], [dirs[0]] * 2, [bytes(16)], [directory(broker % BROKERS + 1)]])
         self.compare_request(
-            br.BrokerRegistrationRequest(
+            broker_registration.BrokerRegistrationRequest(
                 broker,
                 CLUSTER if rng.random() < 0.98 else "other",
                 known.incarnation_id if again and known is not None else rng.randbytes(15) + b"\x01",
-                [br.Listener("PLAINTEXT", f"h{broker}", 9092, 0)],
-                [br.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
+                [broker_registration.Listener("PLAINTEXT", f"h{broker}", 9092, 0)],
+                [broker_registration.Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()],
                 rng.choice([None, "a", "b"]),
                 log_dirs=dirs,
                 previous_broker_epoch=epoch,
@@ -257,7 +255,7 @@ class ControllerRandomTest:
         offline = [d for d in (known.log_dirs if known else []) if rng.random() < 0.2] if quiet else []
         cordoned = rng.choice([None, None, [directory(broker, 0)], []])
         self.compare_request(
-            bh.BrokerHeartbeatRequest(
+            BrokerHeartbeatRequest(
                 broker,
                 epoch,
                 self.image.offset - (rng.randint(0, 30) if rng.random() < 0.3 else 0),
@@ -275,7 +273,7 @@ class ControllerRandomTest:
         if name in self.image.topics or not live:
             return
         topic_id = self.rng.randbytes(14) + b"\x01\x01"
-        self.replay(m.TopicRecord(name, topic_id))
+        self.replay(metadata_records.TopicRecord(name, topic_id))
         for number in range(self.rng.randint(1, 3)):
             factor = self.rng.randint(1, min(4, len(self.image.brokers)))
             replicas = [self.rng.choice(live)]
@@ -283,7 +281,8 @@ class ControllerRandomTest:
             replicas += self.rng.sample(others, factor - 1)
             isr = [i for i in replicas if i in live]
             dirs = [self.image.brokers[i].log_dirs[0] for i in replicas]
-            self.replay(m.PartitionRecord(number, topic_id, replicas, isr, [], [], isr[0], 0, 0, 0, directories=dirs))
+            state = (replicas, isr, [], [], isr[0], 0, 0, 0)
+            self.replay(metadata_records.PartitionRecord(number, topic_id, *state, directories=dirs))
 
     def change_config(self) -> None:
         """Change a setting of a topic."""
@@ -293,7 +292,7 @@ class ControllerRandomTest:
         key, values = self.rng.choice(
             [("min.insync.replicas", ["1", "2", "3"]), ("unclean.leader.election.enable", ["true", "false"])]
         )
-        self.replay(m.ConfigRecord(RESOURCE_TOPIC, name, key, self.rng.choice(values)))
+        self.replay(metadata_records.ConfigRecord(RESOURCE_TOPIC, name, key, self.rng.choice(values)))
 
     def _partition(self) -> tuple[str, bytes, int, PartitionRegistration] | None:
         if not self.image.topics:
@@ -318,8 +317,8 @@ class ControllerRandomTest:
             isr = rng.choice([[*isr, sender], [9], list(p.replicas)])
         elif p.leader not in isr and rng.random() < 0.9:
             isr = [*isr, p.leader]
-        states = [ap.BrokerState(i, self._broker_epoch(i)) for i in isr]
-        row = ap.AlterPartitionRequestPartitionData(
+        states = [alter_partition.BrokerState(i, self._broker_epoch(i)) for i in isr]
+        row = alter_partition.AlterPartitionRequestPartitionData(
             number if rng.random() < 0.97 else 8,
             p.leader_epoch + rng.choice([0] * 20 + [-1, 1]),
             [],
@@ -327,8 +326,9 @@ class ControllerRandomTest:
             p.recovering if rng.random() < 0.5 else rng.choice([0, 1]),
             p.partition_epoch + rng.choice([0] * 20 + [-1, 1]),
         )
-        topics = [ap.AlterPartitionRequestTopicData(topic_id if rng.random() < 0.98 else bytes(16), [row])]
-        self.compare_request(ap.AlterPartitionRequest(sender, known.broker_epoch - (rng.random() < 0.02), topics))
+        topics = [alter_partition.AlterPartitionRequestTopicData(topic_id if rng.random() < 0.98 else bytes(16), [row])]
+        epoch = known.broker_epoch - (rng.random() < 0.02)
+        self.compare_request(alter_partition.AlterPartitionRequest(sender, epoch, topics))
 
     def _broker_epoch(self, broker: int) -> int:
         known = self.image.brokers.get(broker)
@@ -348,17 +348,17 @@ class ControllerRandomTest:
             target = rng.sample(p.replicas, len(p.replicas))
         elif rng.random() < 0.05:
             target = rng.choice([[], [1, 1], [77]])
-        rows = [ar.ReassignablePartition(number if rng.random() < 0.97 else 9, target)]
-        topics = [ar.ReassignableTopic(name if rng.random() < 0.97 else "nowhere", rows)]
-        self.compare_request(ar.AlterPartitionReassignmentsRequest(1, rng.random() < 0.8, topics))
+        rows = [reassignments.ReassignablePartition(number if rng.random() < 0.97 else 9, target)]
+        topics = [reassignments.ReassignableTopic(name if rng.random() < 0.97 else "nowhere", rows)]
+        self.compare_request(reassignments.AlterPartitionReassignmentsRequest(1, rng.random() < 0.8, topics))
 
     def elect(self) -> None:
         """Elect leaders for one partition or for all."""
         found, rng = self._partition(), self.rng
         if found is None:
             return
-        named = None if rng.random() < 0.4 else [el.TopicPartitions(found[0], [found[2]])]
-        self.compare_request(el.ElectLeadersRequest(rng.choice([0, 1]), named, 1))
+        named = None if rng.random() < 0.4 else [TopicPartitions(found[0], [found[2]])]
+        self.compare_request(ElectLeadersRequest(rng.choice([0, 1]), named, 1))
 
     def assign(self) -> None:
         """Assign replicas of a partition to log directories."""
@@ -370,15 +370,15 @@ class ControllerRandomTest:
         known = self.image.brokers.get(broker)
         if known is None:
             return
-        partitions = [ad.AssignReplicasToDirsRequestPartitionData(number)]
-        topics = [ad.AssignReplicasToDirsRequestTopicData(topic_id, partitions)]
-        dirs = [ad.AssignReplicasToDirsRequestDirectoryData(directory(broker, rng.randrange(3)), topics)]
-        self.compare_request(ad.AssignReplicasToDirsRequest(broker, known.broker_epoch, dirs))
+        partitions = [directories.AssignReplicasToDirsRequestPartitionData(number)]
+        topics = [directories.AssignReplicasToDirsRequestTopicData(topic_id, partitions)]
+        dirs = [directories.AssignReplicasToDirsRequestDirectoryData(directory(broker, rng.randrange(3)), topics)]
+        self.compare_request(directories.AssignReplicasToDirsRequest(broker, known.broker_epoch, dirs))
 
     def unregister(self) -> None:
         """Unregister a broker, in three of ten cases."""
         if self.rng.random() < 0.3:
-            self.compare_request(ub.UnregisterBrokerRequest(self._broker()))
+            self.compare_request(UnregisterBrokerRequest(self._broker()))
 
     def fail_over(self) -> None:
         """Fail over to another controller: state in memory is lost."""
@@ -389,11 +389,11 @@ class ControllerRandomTest:
 
 def _sorted(answer: Any) -> Any:
     """Return a response whose lists of topics and partitions are sorted."""
-    if isinstance(answer, el.ElectLeadersResponse):
+    if isinstance(answer, ElectLeadersResponse):
         answer.replica_election_results.sort(key=lambda t: t.topic)
         for topic in answer.replica_election_results:
             topic.partition_result.sort(key=lambda p: p.partition_id)
-    if isinstance(answer, lr.ListPartitionReassignmentsResponse):
+    if isinstance(answer, list_partition_reassignments.ListPartitionReassignmentsResponse):
         answer.topics.sort(key=lambda t: t.name)
         for listed in answer.topics:
             listed.partitions.sort(key=lambda p: p.partition_index)

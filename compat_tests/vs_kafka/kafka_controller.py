@@ -11,28 +11,30 @@ from typing import NamedTuple
 
 from ottla.controller.metadata.record_serde import decode_record
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import alter_partition as ap
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import assign_replicas_to_dirs as ad
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import broker_registration as br
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import list_partition_reassignments as lr
-from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.messages import (
+    alter_partition,
+    alter_partition_reassignments,
+    assign_replicas_to_dirs,
+    broker_heartbeat,
+    broker_registration,
+    elect_leaders,
+    list_partition_reassignments,
+    unregister_broker,
+)
 
 CLUSTER = "c"
 SESSION_MS = 9_000
 REPLAY, ADVANCE, ACTIVATE, RESET = 0, 1, 2, 99
 FENCE_STALE, BALANCE, ELECT_UNCLEAN = 17, 18, 19
 REQUEST_CODES: dict[type[Message], tuple[int, int]] = {
-    br.BrokerRegistrationRequest: (10, 4),
-    bh.BrokerHeartbeatRequest: (11, 2),
-    ap.AlterPartitionRequest: (12, 3),
-    el.ElectLeadersRequest: (13, 2),
-    ar.AlterPartitionReassignmentsRequest: (14, 1),
-    lr.ListPartitionReassignmentsRequest: (15, 0),
-    ub.UnregisterBrokerRequest: (16, 0),
-    ad.AssignReplicasToDirsRequest: (20, 0),
+    broker_registration.BrokerRegistrationRequest: (10, 4),
+    broker_heartbeat.BrokerHeartbeatRequest: (11, 2),
+    alter_partition.AlterPartitionRequest: (12, 3),
+    elect_leaders.ElectLeadersRequest: (13, 2),
+    alter_partition_reassignments.AlterPartitionReassignmentsRequest: (14, 1),
+    list_partition_reassignments.ListPartitionReassignmentsRequest: (15, 0),
+    unregister_broker.UnregisterBrokerRequest: (16, 0),
+    assign_replicas_to_dirs.AssignReplicasToDirsRequest: (20, 0),
 }
 """Names of requests on Kafka's side, with their versions."""
 

@@ -12,8 +12,7 @@ from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import GROUP_KEYS
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import describe_configs, incremental_alter_configs
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
@@ -143,17 +142,19 @@ class ConfigChangeClient:
 
     def alter(self, step: ConfigChange, *, validate_only: bool = False) -> tuple[int, str | None]:
         """Change settings; return the error and its message."""
-        changes = [ia.AlterableConfig(*change) for change in step.changes]
-        resource = ia.AlterConfigsResource(step.resource_type, step.resource_name, changes)
-        request = ia.IncrementalAlterConfigsRequest([resource], validate_only)
+        changes = [incremental_alter_configs.AlterableConfig(*change) for change in step.changes]
+        resource = incremental_alter_configs.AlterConfigsResource(step.resource_type, step.resource_name, changes)
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource], validate_only)
         (row,) = self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
         return row.error_code, row.error_message
 
     def described_values(self, step: ConfigChange) -> dict[str, Any]:
         """Return the values of the changed settings as they are described."""
         names = [name for name, _, _ in step.changes]
-        resource = dc.DescribeConfigsResource(step.resource_type, step.resource_name, names)
-        (result,) = self._call(ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], True)).results
+        resource = describe_configs.DescribeConfigsResource(step.resource_type, step.resource_name, names)
+        (result,) = self._call(
+            ApiKey.DESCRIBE_CONFIGS, 4, describe_configs.DescribeConfigsRequest([resource], True)
+        ).results
         return {row.name: (row.value, row.config_source) for row in result.configs}
 
     def reset(self, step: ConfigChange) -> None:

@@ -18,7 +18,7 @@ from ottla.controller.partitions.partition_change_builder import (
 from ottla.controller.partitions.reassignment_state import Reassignment
 from ottla.controller.partitions.replica_placer import StripedReplicaPlacer
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import metadata_records
 
 CLUSTERS = 3_000
 CHANGES = 40_000
@@ -59,7 +59,9 @@ class RandomPlacementCluster(NamedTuple):
 
     def placement_text(self) -> str:
         brokers = {
-            i: m.RegisterBrokerRecord(i, False, bytes(16), 0, [], [], rack, fenced, False, [bytes([i] * 16)])
+            i: metadata_records.RegisterBrokerRecord(
+                i, False, bytes(16), 0, [], [], rack, fenced, False, [bytes([i] * 16)]
+            )
             for i, rack, fenced in self.brokers
         }
         try:

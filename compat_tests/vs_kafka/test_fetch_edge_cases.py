@@ -22,7 +22,7 @@ from compat_tests.vs_kafka.test_protocol_edge_cases import (
     wanted,
 )
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages import fetch
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_fetch_with_data_or_error_responds_without_wait(peer: RawClient, topic: 
     peer.call(ApiKey.FETCH, 12, wanted(topic, at(0), **patient))
     peer.call(ApiKey.FETCH, 12, wanted(topic, at(0, number=9), **patient))
     peer.call(ApiKey.FETCH, 12, wanted(topic, at(99), **patient))
-    peer.call(ApiKey.FETCH, 12, f.FetchRequest(max_wait_ms=600_000, min_bytes=1, max_bytes=1 << 20))
+    peer.call(ApiKey.FETCH, 12, fetch.FetchRequest(max_wait_ms=600_000, min_bytes=1, max_bytes=1 << 20))
 
 
 @pytest.mark.behaviour("P-30")
@@ -67,7 +67,7 @@ def test_fetch_size_limits_apply_after_the_first_batch(peer: RawClient, topic: s
     for number in (0, 1) * 4:
         assert peer.produce(topic, number, batch(size=1000)).error_code == 0
 
-    def sizes(max_bytes: int, *parts: f.FetchPartition) -> list[int]:
+    def sizes(max_bytes: int, *parts: fetch.FetchPartition) -> list[int]:
         rows = peer.call(ApiKey.FETCH, 12, wanted(topic, *parts, max_bytes=max_bytes)).responses[0].partitions
         return [len(row.records) for row in rows]
 
@@ -85,7 +85,7 @@ def test_fetch_session_checks_epoch_and_omits_unchanged_partitions(peer: RawClie
     produce(peer, topic, batch())
     opened = peer.call(ApiKey.FETCH, 12, wanted(topic, at(1), session_id=0, session_epoch=0))
     assert opened.session_id > 0
-    empty = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_id=opened.session_id)
+    empty = fetch.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_id=opened.session_id)
     for epoch, code in ((1, 0), (2, 0), (2, 71), (9, 71), (3, 0)):
         empty.session_epoch = epoch
         answer = peer.call(ApiKey.FETCH, 12, empty)
@@ -117,7 +117,7 @@ def test_fetch_with_unknown_topic_id_fails_its_partitions_only(peer: RawClient, 
     ident = create(peer, topic)
     produce(peer, topic, batch())
     request = wanted("", at(0), ident=ident)
-    request.topics.append(f.FetchTopic("", MISSING_ID, [at(0)]))
+    request.topics.append(fetch.FetchTopic("", MISSING_ID, [at(0)]))
     rows = {t.topic_id: t.partitions[0].error_code for t in peer.call(ApiKey.FETCH, 13, request).responses}
     assert rows == {ident: 0, MISSING_ID: 100}
 

@@ -18,18 +18,20 @@ from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import api_versions as av
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import (
+    api_versions,
+    create_topics,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    unregister_broker,
+)
 from ottla.wire.messages import describe_cluster as dcl
-from ottla.wire.messages import describe_groups as dg
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import metadata as md
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_fetch as of
-from ottla.wire.messages import produce as p
-from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.record_batch import records
 
 NOT_REQUESTED = -2147483648
@@ -45,9 +47,9 @@ def peer(node: OttlaProcess) -> Iterator[RawClient]:
 
 
 def create(peer: RawClient, name: str, partitions: int = 1, **settings: str) -> bytes:
-    configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
-    topic = ct.CreatableTopic(name, partitions, 1, configs=configs)
-    row = peer.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([topic], 10_000)).topics[0]
+    configs = [create_topics.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
+    topic = create_topics.CreatableTopic(name, partitions, 1, configs=configs)
+    row = peer.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([topic], 10_000)).topics[0]
     assert row.error_code == 0
     ident: bytes = row.topic_id
     return ident
@@ -60,35 +62,35 @@ def batch(count: int = 1, size: int = 1, **more: Any) -> bytes:
 def produce(
     peer: RawClient, topic: str, raw: bytes, acks: int = -1, version: int = 11, ident: bytes = ZERO_UUID
 ) -> Any:
-    data = p.TopicProduceData(topic, ident, [p.PartitionProduceData(0, raw)])
-    answer = peer.call(ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 5000, [data]))
+    data = TopicProduceData(topic, ident, [PartitionProduceData(0, raw)])
+    answer = peer.call(ApiKey.PRODUCE, version, ProduceRequest(None, acks, 5000, [data]))
     return answer.responses[0].partition_responses[0]
 
 
-def wanted(topic: str, *parts: f.FetchPartition, ident: bytes = ZERO_UUID, **more: Any) -> f.FetchRequest:
+def wanted(topic: str, *parts: fetch.FetchPartition, ident: bytes = ZERO_UUID, **more: Any) -> fetch.FetchRequest:
     limits = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **more}
-    return f.FetchRequest(topics=[f.FetchTopic(topic, ident, list(parts))], **limits)
+    return fetch.FetchRequest(topics=[fetch.FetchTopic(topic, ident, list(parts))], **limits)
 
 
-def at(offset: int, number: int = 0, max_bytes: int = 1 << 20, **more: Any) -> f.FetchPartition:
-    return f.FetchPartition(number, fetch_offset=offset, partition_max_bytes=max_bytes, **more)
+def at(offset: int, number: int = 0, max_bytes: int = 1 << 20, **more: Any) -> fetch.FetchPartition:
+    return fetch.FetchPartition(number, fetch_offset=offset, partition_max_bytes=max_bytes, **more)
 
 
-def names(peer: RawClient, version: int, topics: list[md.MetadataRequestTopic] | None, **more: Any) -> Any:
-    return peer.call(ApiKey.METADATA, version, md.MetadataRequest(topics, **more))
+def names(peer: RawClient, version: int, topics: list[metadata.MetadataRequestTopic] | None, **more: Any) -> Any:
+    return peer.call(ApiKey.METADATA, version, metadata.MetadataRequest(topics, **more))
 
 
 @pytest.mark.behaviour("P-4")
 def test_api_versions_with_invalid_software_name_returns_invalid_request(peer: RawClient) -> None:
     for name, version in (("-x", "1"), ("x", ""), ("a b", "1"), ("x", "1.")):
-        assert peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest(name, version)).error_code == 42
-    assert peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("a-b.c", "1")).error_code == 0
+        assert peer.call(ApiKey.API_VERSIONS, 3, api_versions.ApiVersionsRequest(name, version)).error_code == 42
+    assert peer.call(ApiKey.API_VERSIONS, 3, api_versions.ApiVersionsRequest("a-b.c", "1")).error_code == 0
 
 
 @pytest.mark.behaviour("P-5")
 def test_api_versions_below_v4_omits_features_with_minimum_0(peer: RawClient) -> None:
-    old = peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("x", "1"))
-    new = peer.call(ApiKey.API_VERSIONS, 4, av.ApiVersionsRequest("x", "1"))
+    old = peer.call(ApiKey.API_VERSIONS, 3, api_versions.ApiVersionsRequest("x", "1"))
+    new = peer.call(ApiKey.API_VERSIONS, 4, api_versions.ApiVersionsRequest("x", "1"))
     assert [feature.name for feature in old.supported_features] == ["metadata.version"]
     assert len(new.supported_features) == 7
 
@@ -103,17 +105,17 @@ def test_metadata_with_empty_topics_returns_all_in_v0_and_none_from_v1(peer: Raw
 
 @pytest.mark.behaviour("P-11")
 def test_metadata_with_unknown_or_invalid_topic_returns_distinct_errors(peer: RawClient) -> None:
-    one = names(peer, 12, [md.MetadataRequestTopic(name="nowhere")], allow_auto_topic_creation=False).topics[0]
+    one = names(peer, 12, [metadata.MetadataRequestTopic(name="nowhere")], allow_auto_topic_creation=False).topics[0]
     assert (one.error_code, one.topic_id) == (3, ZERO_UUID)
-    assert names(peer, 12, [md.MetadataRequestTopic(MISSING_ID, None)]).topics[0].error_code == 100
-    assert names(peer, 12, [md.MetadataRequestTopic(name="what?")]).topics[0].error_code == 17
+    assert names(peer, 12, [metadata.MetadataRequestTopic(MISSING_ID, None)]).topics[0].error_code == 100
+    assert names(peer, 12, [metadata.MetadataRequestTopic(name="what?")]).topics[0].error_code == 17
 
 
 @pytest.mark.behaviour("P-12")
 def test_metadata_that_creates_topic_returns_unknown_topic_at_first(peer: RawClient, topic: str) -> None:
-    assert names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code == 3
+    assert names(peer, 12, [metadata.MetadataRequestTopic(name=topic)]).topics[0].error_code == 3
     deadline = time.monotonic() + 120
-    while names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code:
+    while names(peer, 12, [metadata.MetadataRequestTopic(name=topic)]).topics[0].error_code:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -128,7 +130,7 @@ def test_metadata_controller_id_is_id_of_a_broker(peer: RawClient) -> None:
 @pytest.mark.behaviour("P-15")
 def test_metadata_authorized_operations_not_requested_are_int32_min(peer: RawClient, topic: str) -> None:
     create(peer, topic)
-    named = [md.MetadataRequestTopic(name=topic)]
+    named = [metadata.MetadataRequestTopic(name=topic)]
     assert names(peer, 8, named).topics[0].topic_authorized_operations == NOT_REQUESTED
     assert names(peer, 8, named, include_topic_authorized_operations=True).topics[0].topic_authorized_operations > 0
 
@@ -140,13 +142,13 @@ def test_describe_cluster_of_controllers_at_broker_returns_error(peer: RawClient
 
 @pytest.mark.behaviour("P-17")
 def test_describe_groups_of_missing_group_is_dead_before_v6_then_error(peer: RawClient) -> None:
-    old = peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["nobody"])).groups[0]
-    new = peer.call(ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest(["nobody"])).groups[0]
+    old = peer.call(ApiKey.DESCRIBE_GROUPS, 5, describe_groups.DescribeGroupsRequest(["nobody"])).groups[0]
+    new = peer.call(ApiKey.DESCRIBE_GROUPS, 6, describe_groups.DescribeGroupsRequest(["nobody"])).groups[0]
     while 15 in (old.error_code, new.error_code) or 16 in (old.error_code, new.error_code):  # no coordinator yet
-        peer.call(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(coordinator_keys=["nobody"]))
+        peer.call(ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest(coordinator_keys=["nobody"]))
         time.sleep(0.05)
-        old = peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["nobody"])).groups[0]
-        new = peer.call(ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest(["nobody"])).groups[0]
+        old = peer.call(ApiKey.DESCRIBE_GROUPS, 5, describe_groups.DescribeGroupsRequest(["nobody"])).groups[0]
+        new = peer.call(ApiKey.DESCRIBE_GROUPS, 6, describe_groups.DescribeGroupsRequest(["nobody"])).groups[0]
     assert (old.error_code, old.group_state) == (0, "Dead")
     assert (new.error_code, new.error_message) == (69, "Group nobody not found.")
 
@@ -172,18 +174,18 @@ def test_produce_with_acks_0_sends_no_response_and_closes_on_error(node: OttlaPr
     create(peer, topic)
 
     def send(name: str) -> None:
-        data = p.TopicProduceData(name, partition_data=[p.PartitionProduceData(0, batch())])
-        peer.sock.sendall(encode_request(ApiKey.PRODUCE, 9, 1, "c", p.ProduceRequest(None, 0, 1000, [data])))
+        data = TopicProduceData(name, partition_data=[PartitionProduceData(0, batch())])
+        peer.sock.sendall(encode_request(ApiKey.PRODUCE, 9, 1, "c", ProduceRequest(None, 0, 1000, [data])))
 
     send(topic)
-    answer = peer.call(ApiKey.LIST_OFFSETS, 7, lo.ListOffsetsRequest(-1, 0, [_latest(topic)]))
+    answer = peer.call(ApiKey.LIST_OFFSETS, 7, list_offsets.ListOffsetsRequest(-1, 0, [_latest(topic)]))
     assert answer.topics[0].partitions[0].offset == 1, "the answer to the request behind it"
     send("nowhere")
     assert peer.sock.recv(1) == b""
 
 
-def _latest(topic: str, when: int = -1) -> lo.ListOffsetsTopic:
-    return lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, -1, when)])
+def _latest(topic: str, when: int = -1) -> list_offsets.ListOffsetsTopic:
+    return list_offsets.ListOffsetsTopic(topic, [list_offsets.ListOffsetsPartition(0, -1, when)])
 
 
 @pytest.mark.behaviour("P-21")
@@ -234,7 +236,7 @@ def test_list_offsets_with_special_timestamp_checks_version(peer: RawClient, top
     produce(peer, topic, batch(3))
 
     def ask(when: int, version: int) -> tuple[int, int, int]:
-        answer = peer.call(ApiKey.LIST_OFFSETS, version, lo.ListOffsetsRequest(-1, 0, [_latest(topic, when)]))
+        answer = peer.call(ApiKey.LIST_OFFSETS, version, list_offsets.ListOffsetsRequest(-1, 0, [_latest(topic, when)]))
         row = answer.topics[0].partitions[0]
         return row.error_code, row.timestamp, row.offset
 
@@ -250,17 +252,19 @@ def test_list_offsets_with_special_timestamp_checks_version(peer: RawClient, top
 @pytest.mark.behaviour("P-90")
 def test_offset_fetch_of_uncommitted_partition_returns_minus_one(peer: RawClient, topic: str) -> None:
     create(peer, topic)
-    found = fc.FindCoordinatorRequest(coordinator_keys=["nobody"])
+    found = find_coordinator.FindCoordinatorRequest(coordinator_keys=["nobody"])
     while peer.call(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
         time.sleep(0.05)
-    wanted_topic = of.OffsetFetchRequestTopics(topic, partition_indexes=[0])
-    request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("nobody", topics=[wanted_topic])])
+    wanted_topic = offset_fetch.OffsetFetchRequestTopics(topic, partition_indexes=[0])
+    request = offset_fetch.OffsetFetchRequest(
+        groups=[offset_fetch.OffsetFetchRequestGroup("nobody", topics=[wanted_topic])]
+    )
     group = peer.call(ApiKey.OFFSET_FETCH, 9, request).groups[0]
     row = group.topics[0].partitions[0]
     assert (group.error_code, row.committed_offset, row.metadata, row.error_code) == (0, -1, "", 0)
-    part = oc.OffsetCommitRequestPartition(0, 1, -1, "x" * 4097)
-    topic_row = oc.OffsetCommitRequestTopic(topic, partitions=[part])
-    refused = peer.call(ApiKey.OFFSET_COMMIT, 9, oc.OffsetCommitRequest("nobody", topics=[topic_row]))
+    part = offset_commit.OffsetCommitRequestPartition(0, 1, -1, "x" * 4097)
+    topic_row = offset_commit.OffsetCommitRequestTopic(topic, partitions=[part])
+    refused = peer.call(ApiKey.OFFSET_COMMIT, 9, offset_commit.OffsetCommitRequest("nobody", topics=[topic_row]))
     assert refused.topics[0].partitions[0].error_code == 12
 
 
@@ -268,7 +272,7 @@ def test_offset_fetch_of_uncommitted_partition_returns_minus_one(peer: RawClient
 def test_find_coordinator_while_topic_is_created_returns_not_available(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data") as node:
         peer = RawClient(node.port)
-        request = fc.FindCoordinatorRequest(coordinator_keys=["g"])
+        request = find_coordinator.FindCoordinatorRequest(coordinator_keys=["g"])
         assert peer.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code == 15
         deadline = time.monotonic() + 120
         while peer.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code:
@@ -280,19 +284,21 @@ def test_unregistered_broker_registers_again_and_leads(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data") as node:
         peer = RawClient(node.port)
         create(peer, "t")
-        found = fc.FindCoordinatorRequest(coordinator_keys=["g"])
+        found = find_coordinator.FindCoordinatorRequest(coordinator_keys=["g"])
         while peer.call(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
             time.sleep(0.05)
         produce(peer, "t", batch())
-        topic_row = oc.OffsetCommitRequestTopic("t", partitions=[oc.OffsetCommitRequestPartition(0, 1)])
-        commit = oc.OffsetCommitRequest("g", topics=[topic_row])
+        topic_row = offset_commit.OffsetCommitRequestTopic(
+            "t", partitions=[offset_commit.OffsetCommitRequestPartition(0, 1)]
+        )
+        commit = offset_commit.OffsetCommitRequest("g", topics=[topic_row])
         assert peer.call(ApiKey.OFFSET_COMMIT, 9, commit).topics[0].partitions[0].error_code == 0
-        assert peer.call(ApiKey.UNREGISTER_BROKER, 0, ub.UnregisterBrokerRequest(1)).error_code == 0
+        assert peer.call(ApiKey.UNREGISTER_BROKER, 0, unregister_broker.UnregisterBrokerRequest(1)).error_code == 0
         deadline = time.monotonic() + 120
         while produce(peer, "t", batch()).error_code:
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        fetch_group = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", topics=None)])
+        fetch_group = offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=None)])
         while not (group := peer.call(ApiKey.OFFSET_FETCH, 9, fetch_group).groups[0]).topics:
             assert time.monotonic() < deadline, group
             time.sleep(0.02)

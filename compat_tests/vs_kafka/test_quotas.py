@@ -18,14 +18,16 @@ import pytest
 from compat_tests.support.processes import KafkaProcess, OttlaProcess
 from compat_tests.support.raw_client import RawClient, wait_until, wait_until_brokers_current
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import alter_client_quotas as ac
-from ottla.wire.messages import api_versions as av
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import describe_client_quotas as dc
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import (
+    alter_client_quotas,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_client_quotas,
+    fetch,
+    incremental_alter_configs,
+)
 from ottla.wire.record_batch import records
 
 ALL = os.environ.get("OTTLA_QUOTAS") == "all"
@@ -39,12 +41,16 @@ WINDOWS_S = 55
 
 def limit(port: int, kind: str, name: str | None, key: str, value: float | None) -> None:
     """Set or delete a quota, and wait until the node describes it."""
-    op = ac.OpData(key, value or 0.0, value is None)
-    entry = ac.AlterClientQuotasRequestEntryData([ac.AlterClientQuotasRequestEntityData(kind, name)], [op])
+    op = alter_client_quotas.OpData(key, value or 0.0, value is None)
+    entry = alter_client_quotas.AlterClientQuotasRequestEntryData(
+        [alter_client_quotas.AlterClientQuotasRequestEntityData(kind, name)], [op]
+    )
     client = RawClient(port)
-    answer = client.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, ac.AlterClientQuotasRequest([entry]))
+    answer = client.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, alter_client_quotas.AlterClientQuotasRequest([entry]))
     assert answer.entries[0].error_code == 0
-    request = dc.DescribeClientQuotasRequest([dc.ComponentData(kind, 1 if name is None else 0, name)])
+    request = describe_client_quotas.DescribeClientQuotasRequest(
+        [describe_client_quotas.ComponentData(kind, 1 if name is None else 0, name)]
+    )
 
     def on_result() -> bool:
         rows = client.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, request).entries or []
@@ -70,20 +76,22 @@ def changes(port: int) -> list[RecordedAnswers]:
         out.append((label, response, answer.throttle_time_ms and answer.throttle_time_ms + passed_ms))
 
     def create(name: str, partitions: int, version: int) -> None:
-        request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1)], 9_000)
+        request = create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, partitions, 1)], 9_000)
         ask(f"create {name} v{version}", ApiKey.CREATE_TOPICS, version, request, "topics")
 
     def widen(name: str, count: int, version: int) -> None:
-        request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(name, count, None)], 9_000)
+        request = create_partitions.CreatePartitionsRequest(
+            [create_partitions.CreatePartitionsTopic(name, count, None)], 9_000
+        )
         ask(f"widen {name} v{version}", ApiKey.CREATE_PARTITIONS, version, request, "results")
 
     def delete(name: str, version: int) -> None:
-        named = {"topics": [dt.DeleteTopicState(name)]} if version >= 6 else {"topic_names": [name]}
+        named = {"topics": [delete_topics.DeleteTopicState(name)]} if version >= 6 else {"topic_names": [name]}
         ask(
             f"delete {name} v{version}",
             ApiKey.DELETE_TOPICS,
             version,
-            dt.DeleteTopicsRequest(**named, timeout_ms=9_000),
+            delete_topics.DeleteTopicsRequest(**named, timeout_ms=9_000),
             "responses",
         )
 
@@ -103,12 +111,16 @@ def changes(port: int) -> list[RecordedAnswers]:
 
 def configure(port: int, **settings: str) -> Any:
     """Alter the node's settings; return code and message."""
-    configs = [ia.AlterableConfig(key.replace("_", "."), 0, value) for key, value in settings.items()]
+    configs = [
+        incremental_alter_configs.AlterableConfig(key.replace("_", "."), 0, value) for key, value in settings.items()
+    ]
     client = RawClient(port)
     answer = client.call(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         1,
-        ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "", configs)]),
+        incremental_alter_configs.IncrementalAlterConfigsRequest(
+            [incremental_alter_configs.AlterConfigsResource(4, "", configs)]
+        ),
     )
     wait_until_brokers_current(client)
     client.close()
@@ -121,7 +133,7 @@ class ConnectionAttempt:
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.came_s = time.monotonic()
         self._client = RawClient(port, source=host)
-        self._client.send(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("compat", "1"))
+        self._client.send(ApiKey.API_VERSIONS, 3, api_versions.ApiVersionsRequest("compat", "1"))
 
     def is_answered(self, timeout_s: float = RawClient.timeout_s) -> bool | None:
         """Return True for a response; None if the connection was closed."""
@@ -218,7 +230,9 @@ def rates(port: int) -> dict[str, float]:
     for key in ("producer_byte_rate", "consumer_byte_rate"):
         limit(port, "client-id", "peer", key, BOUND)
     client = RawClient(port)
-    client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("rates", 1, 1)], 9_000))
+    client.call(
+        ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([create_topics.CreatableTopic("rates", 1, 1)], 9_000)
+    )
     wait_until_brokers_current(client)
     raw = bytes(records.build_batch([records.NewRecord(None, bytes(STEP_BYTES), int(time.time() * 1000))]))
     client.produce("rates", 0, raw)
@@ -228,8 +242,10 @@ def rates(port: int) -> dict[str, float]:
         assert peer.produce("rates", 0, raw).error_code == 0
         return len(raw)
 
-    part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=STEP_BYTES)
-    wanted = f.FetchRequest(max_wait_ms=0, max_bytes=STEP_BYTES, topics=[f.FetchTopic("rates", partitions=[part])])
+    part = fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=STEP_BYTES)
+    wanted = fetch.FetchRequest(
+        max_wait_ms=0, max_bytes=STEP_BYTES, topics=[fetch.FetchTopic("rates", partitions=[part])]
+    )
 
     def fetch_step(peer: RawClient) -> int:
         answer = peer.call(ApiKey.FETCH, 12, wanted)

@@ -14,10 +14,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from compat_tests.support.processes import KafkaProcess, OttlaProcess, free_port, java_tool
 from compat_tests.support.raw_client import RawClient, wait_until, wait_until_brokers_current
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import api_versions as av
-from ottla.wire.messages import get_telemetry_subscriptions as gt
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import push_telemetry as pt
+from ottla.wire.messages import api_versions, push_telemetry
+from ottla.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.wire.record_batch.compression import CompressionType, compress
 
 CLIENT_METRICS = 16
@@ -29,17 +32,17 @@ def telemetry_answers(port: int) -> list[tuple[str, Any]]:
     """Send subscription and push requests, waiting for push intervals only; return the responses."""
     out: list[tuple[str, Any]] = []
     peer = RawClient(port)
-    peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("story", "1.2"))
+    peer.call(ApiKey.API_VERSIONS, 3, api_versions.ApiVersionsRequest("story", "1.2"))
 
     def configure(name: str, **values: str) -> None:
-        configs = [ia.AlterableConfig(key.replace("_", "."), 0, value) for key, value in values.items()]
-        resource = ia.AlterConfigsResource(CLIENT_METRICS, name, configs)
-        answer = peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([resource]))
+        configs = [AlterableConfig(key.replace("_", "."), 0, value) for key, value in values.items()]
+        resource = AlterConfigsResource(CLIENT_METRICS, name, configs)
+        answer = peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest([resource]))
         assert answer.responses[0].error_code == 0, answer
         wait_until_brokers_current(peer)
 
     def ask(label: str, ident: bytes = ID) -> Any:
-        answer = peer.call(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, gt.GetTelemetrySubscriptionsRequest(ident))
+        answer = peer.call(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, GetTelemetrySubscriptionsRequest(ident))
         response = answer.error_code, answer.subscription_id, answer.push_interval_ms, answer.requested_metrics
         more = answer.accepted_compression_types, answer.telemetry_max_bytes, answer.delta_temporality
         out.append((f"ask {label}", (response, more, answer.client_instance_id == ID)))
@@ -47,7 +50,7 @@ def telemetry_answers(port: int) -> list[tuple[str, Any]]:
 
     def push(label: str, subscription_id: int, metrics: bytes = b"", codec: int = 0, **more: Any) -> None:
         ident = more.pop("ident", ID)
-        request = pt.PushTelemetryRequest(ident, subscription_id, more.pop("ends", False), codec, metrics)
+        request = push_telemetry.PushTelemetryRequest(ident, subscription_id, more.pop("ends", False), codec, metrics)
         out.append((f"push {label}", peer.call(ApiKey.PUSH_TELEMETRY, 0, request).error_code))
 
     nothing = ask("with no subscription").subscription_id

@@ -13,11 +13,9 @@ from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProce
 from compat_tests.support.raw_client import RawClient
 from compat_tests.workloads.driver_processes import Driver
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import list_transactions as lt
+from ottla.wire.messages import create_topics, list_offsets, list_transactions
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 SETTINGS = {
     "auto_create_topics_enable": "false",
@@ -121,9 +119,9 @@ class ComparedBroker:
 
     def create(self, name: str, partitions: int, configs: dict[str, str]) -> int:
         """Create a topic, wait until all its partitions have a leader, and return the error code."""
-        rows = [ct.CreatableTopicConfig(key, value) for key, value in configs.items()]
-        topic = ct.CreatableTopic(name, partitions, 1, [], rows)
-        answer = self.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([topic], 30_000)).topics[0]
+        rows = [create_topics.CreatableTopicConfig(key, value) for key, value in configs.items()]
+        topic = create_topics.CreatableTopic(name, partitions, 1, [], rows)
+        answer = self.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([topic], 30_000)).topics[0]
         if answer.error_code == 0:
             self.topic_ids[name] = answer.topic_id
             self.wait_until_led(name, range(partitions))
@@ -147,7 +145,10 @@ class ComparedBroker:
         Raises:
             TimeoutError: A transaction still waits.
         """
-        request, deadline = lt.ListTransactionsRequest(["PrepareCommit", "PrepareAbort"]), time.monotonic() + WITHIN_S
+        request, deadline = (
+            list_transactions.ListTransactionsRequest(["PrepareCommit", "PrepareAbort"]),
+            time.monotonic() + WITHIN_S,
+        )
         while self.call(ApiKey.LIST_TRANSACTIONS, 0, request).transaction_states:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.name} does not write markers")
@@ -157,8 +158,8 @@ class ComparedBroker:
         self, topic: str, times: dict[int, int], isolation: int = 0, version: int = 7
     ) -> dict[int, tuple[int, int, int, int]]:
         """Send ListOffsets for one timestamp a partition; return (error, timestamp, offset, leader epoch)."""
-        rows = [lo.ListOffsetsPartition(partition, -1, at) for partition, at in times.items()]
-        request = lo.ListOffsetsRequest(-1, isolation, [lo.ListOffsetsTopic(topic, rows)], 10_000)
+        rows = [list_offsets.ListOffsetsPartition(partition, -1, at) for partition, at in times.items()]
+        request = list_offsets.ListOffsetsRequest(-1, isolation, [list_offsets.ListOffsetsTopic(topic, rows)], 10_000)
         answer = self.call(ApiKey.LIST_OFFSETS, version, request)
         return {
             row.partition_index: (row.error_code, row.timestamp, row.offset, row.leader_epoch)
@@ -167,13 +168,13 @@ class ComparedBroker:
 
     def delete_records(self, topic: str, offsets: dict[int, int]) -> list[tuple[int, int, int]]:
         """Delete records below offsets; return (partition, error code, low watermark)."""
-        rows = [dr.DeleteRecordsPartition(partition, offset) for partition, offset in offsets.items()]
-        request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, rows)], 30_000)
+        rows = [DeleteRecordsPartition(partition, offset) for partition, offset in offsets.items()]
+        request = DeleteRecordsRequest([DeleteRecordsTopic(topic, rows)], 30_000)
         answer = self.call(ApiKey.DELETE_RECORDS, 2, request)
         return sorted((x.partition_index, x.error_code, x.low_watermark) for x in answer.topics[0].partitions)
 
     def delete_topics(self, names: list[str]) -> list[int]:
         """Delete topics; return their error codes."""
-        request = dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(name) for name in names], timeout_ms=30_000)
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name) for name in names], timeout_ms=30_000)
         answer = self.call(ApiKey.DELETE_TOPICS, 6, request)
         return [x.error_code for x in answer.responses]

@@ -9,8 +9,8 @@ from typing import Any
 from compat_tests.workloads.batch_frames import plain_batch, unusual_batch
 from compat_tests.workloads.compared_broker import ComparedBroker
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import produce
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.record_batch import batch_header
 from ottla.wire.record_batch.records import NewRecord
 
@@ -68,8 +68,8 @@ def produce_frame(side: ComparedBroker, topic: str, step: Step, base_ms: int) ->
 
 
 def _produced(side: ComparedBroker, topic: str, partition: int, raw: bytes) -> list[Any]:
-    data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(partition, raw)])
-    answer = side.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 30_000, [data]))
+    data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(partition, raw)])
+    answer = side.call(ApiKey.PRODUCE, 9, produce.ProduceRequest(None, -1, 30_000, [data]))
     row = answer.responses[0].partition_responses[0]
     return [row.error_code, row.base_offset]
 
@@ -79,15 +79,15 @@ def fetch(side: ComparedBroker, topic: str, step: Step) -> dict[str, Any]:
     version = step["version"]
     rows = []
     for partition, offset, limit in step["partitions"]:
-        rows.append(f.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=limit))
-    named = f.FetchTopic(topic_id=side.topic_ids[topic]) if version >= WITHOUT_TOPIC_NAMES else f.FetchTopic(topic)
+        rows.append(FetchPartition(partition, fetch_offset=offset, partition_max_bytes=limit))
+    named = FetchTopic(topic_id=side.topic_ids[topic]) if version >= WITHOUT_TOPIC_NAMES else FetchTopic(topic)
     named.partitions = rows
     topics = [named]
     if step["unknown_topic"]:
-        lost = f.FetchTopic(topic_id=b"\x07" * 16) if version >= WITHOUT_TOPIC_NAMES else f.FetchTopic("no-such-topic")
-        lost.partitions = [f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)]
+        lost = FetchTopic(topic_id=b"\x07" * 16) if version >= WITHOUT_TOPIC_NAMES else FetchTopic("no-such-topic")
+        lost.partitions = [FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)]
         topics.append(lost)
-    request = f.FetchRequest(
+    request = FetchRequest(
         replica_id=-1,
         max_wait_ms=step["max_wait_ms"],
         min_bytes=step["min_bytes"],

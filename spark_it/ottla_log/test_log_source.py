@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from ottla.wire.record_batch.compression import CompressionType
 from ottla.wire.record_batch.control_record import ControlRecordType
@@ -223,7 +222,9 @@ def test_messages_of_formats_0_and_1_are_read(spark: SparkSession, tmp_path: Pat
     write_high_watermark(tmp_path, "t", 6)
     frame = load(spark, tmp_path)
     assert offsets(frame) == numbers(range(6))
-    stamps = {row.offset: row.ms for row in frame.select("offset", f.unix_millis("timestamp").alias("ms")).collect()}
+    stamps = {
+        row.offset: row.ms for row in frame.select("offset", functions.unix_millis("timestamp").alias("ms")).collect()
+    }
     assert stamps == {0: -1} | {offset: FIRST_TIMESTAMP_MS + offset for offset in range(1, 6)}
 
 

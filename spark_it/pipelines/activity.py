@@ -13,7 +13,7 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 
-from pyspark.sql import functions as f
+from pyspark.sql import functions
 
 from spark_it.pipelines.pipeline import (
     InputRecord,
@@ -62,23 +62,27 @@ def run(job: PipelineJob) -> ResultTable:
     """
     clicks = (
         job.read_stream(CLICKS)
-        .select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("click"))
-        .select("click.user", "click.page", f.timestamp_millis("click.event_ms").alias("event_time"))
+        .select(functions.from_json(functions.col("value").cast("string"), SCHEMA).alias("click"))
+        .select("click.user", "click.page", functions.timestamp_millis("click.event_ms").alias("event_time"))
         .withWatermark("event_time", f"{DELAY_MS} milliseconds")
     )
-    sessions = clicks.groupBy(f.session_window("event_time", f"{GAP_MS} milliseconds"), "user").agg(
-        f.count("*").alias("clicks")
+    sessions = clicks.groupBy(functions.session_window("event_time", f"{GAP_MS} milliseconds"), "user").agg(
+        functions.count("*").alias("clicks")
     )
     columns = (
         "user",
-        f.unix_millis("session_window.start").alias("start_ms"),
-        f.unix_millis("session_window.end").alias("end_ms"),
+        functions.unix_millis("session_window.start").alias("start_ms"),
+        functions.unix_millis("session_window.end").alias("end_ms"),
         "clicks",
     )
-    values = sessions.select(f.col("user").alias("key"), f.to_json(f.struct(*columns)).alias("value"))
+    values = sessions.select(
+        functions.col("user").alias("key"), functions.to_json(functions.struct(*columns)).alias("value")
+    )
     job.start_to_topic(values, SESSIONS).awaitTermination()
     schema = "user STRING, start_ms LONG, end_ms LONG, clicks LONG"
-    written = job.read(SESSIONS).select(f.from_json(f.col("value").cast("string"), schema).alias("session"))
+    written = job.read(SESSIONS).select(
+        functions.from_json(functions.col("value").cast("string"), schema).alias("session")
+    )
     return collect(written.select("session.*").distinct())
 
 

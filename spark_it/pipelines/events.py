@@ -13,8 +13,7 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, functions
 
 from spark_it.pipelines.pipeline import (
     InputRecord,
@@ -52,18 +51,25 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 
 def states(events: DataFrame) -> DataFrame:
     """Return balance, number of events and ``closed`` of each account, from a stream or a batch of Kafka records."""
-    parsed = events.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("e")).select("e.*")
+    parsed = events.select(functions.from_json(functions.col("value").cast("string"), SCHEMA).alias("e")).select("e.*")
     return parsed.groupBy("account").agg(
-        f.sum("amount").alias("balance"),
-        f.count("*").alias("events"),
-        f.max(f.col("kind") == "closed").alias("closed"),
+        functions.sum("amount").alias("balance"),
+        functions.count("*").alias("events"),
+        functions.max(functions.col("kind") == "closed").alias("closed"),
     )
 
 
 def rebuild(job: PipelineJob) -> DataFrame:
     """Return the states of the compacted topic: the value with the largest offset of each key, without tombstones."""
-    latest = job.read(STATES).groupBy("key").agg(f.max_by("value", "offset").alias("value")).where("value is not null")
-    return latest.select(f.from_json(f.col("value").cast("string"), STATE_SCHEMA).alias("s")).select("s.*")
+    latest = (
+        job.read(STATES)
+        .groupBy("key")
+        .agg(functions.max_by("value", "offset").alias("value"))
+        .where("value is not null")
+    )
+    return latest.select(functions.from_json(functions.col("value").cast("string"), STATE_SCHEMA).alias("s")).select(
+        "s.*"
+    )
 
 
 def run(job: PipelineJob) -> ResultTable:
@@ -75,9 +81,11 @@ def run(job: PipelineJob) -> ResultTable:
         AssertionError: the states differ from those that a batch computes from all events.
     """
     changed = states(job.read_stream(EVENTS))
-    state = f.when(~f.col("closed"), f.to_json(f.struct("account", "balance", "events")))
+    state = functions.when(
+        ~functions.col("closed"), functions.to_json(functions.struct("account", "balance", "events"))
+    )
     job.start_to_topic(
-        changed.select(f.col("account").alias("key"), state.alias("value")), STATES, "update"
+        changed.select(functions.col("account").alias("key"), state.alias("value")), STATES, "update"
     ).awaitTermination()
     rebuilt = collect(rebuild(job))
     from_events = states(job.read(EVENTS)).where("not closed").select("account", "balance", "events")

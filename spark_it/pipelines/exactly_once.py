@@ -18,8 +18,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, functions
 
 from spark_it.pipelines.pipeline import (
     TIMEOUT_S,
@@ -156,14 +155,18 @@ def run(job: PipelineJob) -> ResultTable:
     A row has number, customer and cents with tax (19 %).
     """
     orders = job.read_stream(ORDERS, **COMMITTED).select(
-        "partition", "offset", "key", f.from_json(f.col("value").cast("string"), SCHEMA).alias("o")
+        "partition", "offset", "key", functions.from_json(functions.col("value").cast("string"), SCHEMA).alias("o")
     )
-    invoice = f.struct("o.number", "o.customer", (f.col("o.cents") * 119 / 100).cast("long").alias("cents"))
-    invoices = orders.select("partition", "offset", "key", f.to_json(invoice).alias("value"))
+    invoice = functions.struct(
+        "o.number", "o.customer", (functions.col("o.cents") * 119 / 100).cast("long").alias("cents")
+    )
+    invoices = orders.select("partition", "offset", "key", functions.to_json(invoice).alias("value"))
     sink = TransactionalSink(job.bootstrap)
     job.start(invoices.writeStream.foreachBatch(sink.write), INVOICES).awaitTermination()
     sink.close()
-    written = job.read(INVOICES, **COMMITTED).select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("i"))
+    written = job.read(INVOICES, **COMMITTED).select(
+        functions.from_json(functions.col("value").cast("string"), SCHEMA).alias("i")
+    )
     return collect(written.select("i.*"))
 
 

@@ -14,8 +14,7 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, functions
 
 from spark_it.pipelines.pipeline import (
     InputRecord,
@@ -79,9 +78,9 @@ def _parsed(job: PipelineJob, topic: str, share: float, schema: str, prefix: str
     """
     count = max(1, round(job.records_per_trigger * share))
     stream = job.read_stream(topic, maxOffsetsPerTrigger=str(count))
-    fields = stream.select(f.from_json(f.col("value").cast("string"), schema).alias("v")).select("v.*")
-    named = fields.select([f.col(name).alias(f"{prefix}_{name}") for name in fields.columns])
-    time = f.timestamp_millis(f"{prefix}_event_ms").alias(f"{prefix}_time")
+    fields = stream.select(functions.from_json(functions.col("value").cast("string"), schema).alias("v")).select("v.*")
+    named = fields.select([functions.col(name).alias(f"{prefix}_{name}") for name in fields.columns])
+    time = functions.timestamp_millis(f"{prefix}_event_ms").alias(f"{prefix}_time")
     return named.select("*", time).withWatermark(f"{prefix}_time", f"{DELAY_MS} milliseconds")
 
 
@@ -94,17 +93,19 @@ def run(job: PipelineJob) -> ResultTable:
     clicks = _parsed(job, CLICKS, 1 - VIEWS_SHARE, CLICK_SCHEMA, "c").dropDuplicatesWithinWatermark(["c_click"])
     campaigns = (
         job.read(CAMPAIGNS)
-        .select(f.from_json(f.col("value").cast("string"), CAMPAIGN_SCHEMA).alias("c"))
-        .select(f.col("c.campaign").alias("v_campaign"), "c.title")
+        .select(functions.from_json(functions.col("value").cast("string"), CAMPAIGN_SCHEMA).alias("c"))
+        .select(functions.col("c.campaign").alias("v_campaign"), "c.title")
     )
-    same_view = f.col("v_view") == f.col("c_view")
-    in_time = f.expr(f"c_time between v_time and v_time + interval {WITHIN_MS // 1000} seconds")
-    joined = views.join(clicks, same_view & in_time, "leftOuter").join(f.broadcast(campaigns), "v_campaign")
-    columns = joined.select(f.col("v_view").alias("view"), "title", "v_event_ms", "c_event_ms")
+    same_view = functions.col("v_view") == functions.col("c_view")
+    in_time = functions.expr(f"c_time between v_time and v_time + interval {WITHIN_MS // 1000} seconds")
+    joined = views.join(clicks, same_view & in_time, "leftOuter").join(functions.broadcast(campaigns), "v_campaign")
+    columns = joined.select(functions.col("v_view").alias("view"), "title", "v_event_ms", "c_event_ms")
     writer = columns.writeStream.format("parquet").option("path", job.path("views"))
     job.start(writer, "views").awaitTermination()
     written = job.spark.read.parquet(job.path("views"))
-    return collect(written.select("view", "title", (f.col("c_event_ms") - f.col("v_event_ms")).alias("after_ms")))
+    return collect(
+        written.select("view", "title", (functions.col("c_event_ms") - functions.col("v_event_ms")).alias("after_ms"))
+    )
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:

@@ -17,8 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pyspark.sql import Column
-from pyspark.sql import functions as f
+from pyspark.sql import Column, functions
 from pyspark.sql.avro.functions import from_avro
 
 from spark_it.pipelines.pipeline import (
@@ -71,7 +70,7 @@ def decoded(version: str) -> Column:
     Its fields are null if the value is no trade.
     """
     options = {"mode": "PERMISSIVE", "avroSchema": SCHEMAS["2"]}
-    return from_avro(f.col("value"), SCHEMAS[version], options)
+    return from_avro(functions.col("value"), SCHEMAS[version], options)
 
 
 def create_iceberg_table(job: PipelineJob) -> str:
@@ -93,11 +92,13 @@ def run(job: PipelineJob) -> ResultTable:
     """
     table = create_iceberg_table(job)
     records = job.read_stream(TRADES).withColumn("version", header("schema"))
-    trade = f.when(f.col("version") == "1", decoded("1")).when(f.col("version") == "2", decoded("2"))
+    trade = functions.when(functions.col("version") == "1", decoded("1")).when(
+        functions.col("version") == "2", decoded("2")
+    )
     parsed = records.withColumn("trade", trade)
-    is_trade = f.col("trade.number").isNotNull()
+    is_trade = functions.col("trade.number").isNotNull()
     trades = parsed.where(is_trade).select("trade.*")
-    reason = f.when(f.col("version").isin(*SCHEMAS), NO_TRADE).otherwise(NO_VERSION)
+    reason = functions.when(functions.col("version").isin(*SCHEMAS), NO_TRADE).otherwise(NO_VERSION)
     queries = [
         job.start(trades.writeStream.format("delta").option("path", job.path("delta")), "delta"),
         job.start(trades.writeStream.format("iceberg").option("path", table), "iceberg"),
@@ -108,7 +109,7 @@ def run(job: PipelineJob) -> ResultTable:
     columns = ("number", "symbol", "cents", "venue")
     result = collect(job.spark.read.format("delta").load(job.path("delta")).select(*columns))
     assert result == collect(job.spark.table(table).select(*columns)), "the tables differ"
-    reasons = read_dead_letters(job, DEAD_LETTERS).groupBy("reason").agg(f.count("*"))
+    reasons = read_dead_letters(job, DEAD_LETTERS).groupBy("reason").agg(functions.count("*"))
     return sort([*result, *((count, reason, 0, "dead letter") for reason, count in collect(reasons))])
 
 

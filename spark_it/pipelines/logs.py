@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, functions
 
 from spark_it.pipelines.pipeline import (
     InputRecord,
@@ -81,20 +80,20 @@ def classified(lines: DataFrame) -> DataFrame:
 
     The reason is null for a line that can be parsed; the line is null if it is not UTF-8.
     """
-    text = f.col("value").cast("string")
+    text = functions.col("value").cast("string")
     columns = lines.select(
         "*",
         header("file").alias("file"),
-        f.regexp_extract(text, TIME, 1).alias("date"),
-        f.regexp_extract(text, TIME, 2).alias("time"),
-        f.regexp_extract(text, LEVEL, 1).alias("level"),
-        f.when(~f.is_valid_utf8(text), f.lit(None)).otherwise(text).alias("line"),
-    ).withColumn("day", f.try_to_timestamp("date", f.lit("yyyy-MM-dd")).cast("date"))
+        functions.regexp_extract(text, TIME, 1).alias("date"),
+        functions.regexp_extract(text, TIME, 2).alias("time"),
+        functions.regexp_extract(text, LEVEL, 1).alias("level"),
+        functions.when(~functions.is_valid_utf8(text), functions.lit(None)).otherwise(text).alias("line"),
+    ).withColumn("day", functions.try_to_timestamp("date", functions.lit("yyyy-MM-dd")).cast("date"))
     reason = (
-        f.when(f.coalesce(f.length("value"), f.lit(0)) == 0, EMPTY)
-        .when(f.col("line").isNull(), NOT_UTF8)
-        .when(f.col("date") == "", NO_TIME)
-        .when(f.col("day").isNull(), NO_SUCH_DAY)
+        functions.when(functions.coalesce(functions.length("value"), functions.lit(0)) == 0, EMPTY)
+        .when(functions.col("line").isNull(), NOT_UTF8)
+        .when(functions.col("date") == "", NO_TIME)
+        .when(functions.col("day").isNull(), NO_SUCH_DAY)
     )
     return columns.withColumn("reason", reason)
 
@@ -107,13 +106,15 @@ def run(job: PipelineJob) -> ResultTable:
     lines = classified(job.read_stream(LINES))
     parsed = lines.where("reason is null").select("file", "day", "time", "level", "line")
     files = parsed.writeStream.format("parquet").partitionBy("day").option("path", job.path("lines"))
-    letters = dead_letters(lines.where("reason is not null"), f.col("reason"))
+    letters = dead_letters(lines.where("reason is not null"), functions.col("reason"))
     queries = [job.start(files, "lines"), job.start_to_topic(letters, DEAD_LETTERS)]
     for query in queries:
         query.awaitTermination()
     written = job.spark.read.parquet(job.path("lines"))
-    counts = written.groupBy(f.col("day").cast("string"), "level").agg(f.count("*"), f.sum(f.length("line")))
-    reasons = read_dead_letters(job, DEAD_LETTERS).groupBy("reason").agg(f.count("*"))
+    counts = written.groupBy(functions.col("day").cast("string"), "level").agg(
+        functions.count("*"), functions.sum(functions.length("line"))
+    )
+    reasons = read_dead_letters(job, DEAD_LETTERS).groupBy("reason").agg(functions.count("*"))
     dead = [("dead letter", reason, count, 0) for reason, count in collect(reasons)]
     return sort([*collect(counts), *dead])
 

@@ -15,8 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from decimal import ROUND_HALF_UP, Decimal
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, functions
 
 from spark_it.measurements import Sampler, as_record
 from spark_it.pipelines.pipeline import (
@@ -66,27 +65,36 @@ def run(job: PipelineJob) -> ResultTable:
     measurements = (
         job.read_stream(MEASUREMENTS)
         .select(
-            f.from_json(f.col("value").cast("string"), SCHEMA).alias("m"),
+            functions.from_json(functions.col("value").cast("string"), SCHEMA).alias("m"),
             header("unit").alias("unit"),
         )
-        .select("m.*", "unit", f.timestamp_millis("m.event_ms").alias("event_time"))
+        .select("m.*", "unit", functions.timestamp_millis("m.event_ms").alias("event_time"))
         .withWatermark("event_time", f"{DELAY_MS} milliseconds")
     )
     windows = (
-        measurements.groupBy(f.window("event_time", f"{WINDOW_MS} milliseconds"), "host", "metric", "unit")
+        measurements.groupBy(functions.window("event_time", f"{WINDOW_MS} milliseconds"), "host", "metric", "unit")
         .agg(
-            f.avg("value").cast("string").alias("average"),
-            f.max("value").cast("string").alias("most"),
-            f.count("*").alias("samples"),
+            functions.avg("value").cast("string").alias("average"),
+            functions.max("value").cast("string").alias("most"),
+            functions.count("*").alias("samples"),
         )
-        .select("host", "metric", "unit", f.unix_millis("window.start").alias("start_ms"), "average", "most", "samples")
+        .select(
+            "host",
+            "metric",
+            "unit",
+            functions.unix_millis("window.start").alias("start_ms"),
+            "average",
+            "most",
+            "samples",
+        )
     )
 
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
         batch.write.mode("overwrite").parquet(job.path(f"windows/batch={number}"))
         values = batch.select(
-            f.concat_ws("/", "host", "metric").alias("key"), f.to_json(f.struct(*batch.columns)).alias("value")
+            functions.concat_ws("/", "host", "metric").alias("key"),
+            functions.to_json(functions.struct(*batch.columns)).alias("value"),
         )
         sink = {"kafka.bootstrap.servers": job.bootstrap, "topic": WINDOWS}
         values.write.format("kafka").options(**sink).save()
@@ -94,7 +102,9 @@ def run(job: PipelineJob) -> ResultTable:
 
     job.start(windows.writeStream.foreachBatch(write), WINDOWS).awaitTermination()
     files = collect(job.spark.read.schema(WINDOW_SCHEMA).parquet(job.path("windows/*")))
-    values = job.read(WINDOWS).select(f.from_json(f.col("value").cast("string"), WINDOW_SCHEMA).alias("w"))
+    values = job.read(WINDOWS).select(
+        functions.from_json(functions.col("value").cast("string"), WINDOW_SCHEMA).alias("w")
+    )
     assert files == collect(values.select("w.*").distinct()), "files and topic differ"
     return files
 

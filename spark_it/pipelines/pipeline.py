@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
@@ -253,18 +252,22 @@ def dead_letters(frame: DataFrame, reason: Column) -> DataFrame:
     """
     added = {
         "error.reason": reason,
-        "error.topic": f.col("topic"),
-        "error.partition": f.col("partition").cast("string"),
-        "error.offset": f.col("offset").cast("string"),
+        "error.topic": functions.col("topic"),
+        "error.partition": functions.col("partition").cast("string"),
+        "error.offset": functions.col("offset").cast("string"),
     }
-    headers = [f.struct(f.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in added.items()]
-    original = f.coalesce(f.col("headers"), f.expr("cast(array() as array<struct<key:string,value:binary>>)"))
-    return frame.select("key", "value", f.concat(original, f.array(*headers)).alias("headers"))
+    headers = [
+        functions.struct(functions.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in added.items()
+    ]
+    original = functions.coalesce(
+        functions.col("headers"), functions.expr("cast(array() as array<struct<key:string,value:binary>>)")
+    )
+    return frame.select("key", "value", functions.concat(original, functions.array(*headers)).alias("headers"))
 
 
 def header(name: str) -> Column:
     """Return a column: the value of the first header ``name`` as a string; null without such a header."""
-    return f.expr(f"cast(try_element_at(filter(headers, h -> h.key = '{name}'), 1).value as string)")
+    return functions.expr(f"cast(try_element_at(filter(headers, h -> h.key = '{name}'), 1).value as string)")
 
 
 def read_dead_letters(job: PipelineJob, topic: str) -> DataFrame:

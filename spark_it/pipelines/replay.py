@@ -13,8 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, functions
 
 from spark_it.pipelines.pipeline import (
     InputRecord,
@@ -51,9 +50,12 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 def hourly(readings: DataFrame) -> DataFrame:
     """Return count and sum of the readings of each sensor and hour, from a stream or a batch of Kafka records."""
     return (
-        readings.groupBy(f.window("timestamp", "1 hour"), f.col("key").cast("string").alias("sensor"))
-        .agg(f.count("*").alias("readings"), f.sum(f.col("value").cast("string").cast("long")).alias("total"))
-        .select("sensor", f.unix_millis("window.start").alias("start_ms"), "readings", "total")
+        readings.groupBy(functions.window("timestamp", "1 hour"), functions.col("key").cast("string").alias("sensor"))
+        .agg(
+            functions.count("*").alias("readings"),
+            functions.sum(functions.col("value").cast("string").cast("long")).alias("total"),
+        )
+        .select("sensor", functions.unix_millis("window.start").alias("start_ms"), "readings", "total")
     )
 
 
@@ -65,7 +67,7 @@ def backfill(job: PipelineJob, start_ms: int, end_ms: int) -> DataFrame:
         endingTimestamp=str(end_ms + DELAY_MS),
         startingOffsetsByTimestampStrategy="latest",
     )
-    milliseconds = f.unix_millis("timestamp")
+    milliseconds = functions.unix_millis("timestamp")
     return hourly(readings.where((milliseconds >= start_ms) & (milliseconds < end_ms)))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from pyspark.sql import functions as f
+from pyspark.sql import functions
 
 from spark_it.pipelines.pipeline import (
     InputRecord,
@@ -37,9 +37,13 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 
 def run(job: PipelineJob) -> ResultTable:
     """Write the count of each key to a compacted topic whenever it changes; return key and last count."""
-    counts = job.read_stream(SOURCE).groupBy("key").agg(f.count("*").cast("string").alias("value"))
+    counts = job.read_stream(SOURCE).groupBy("key").agg(functions.count("*").cast("string").alias("value"))
     job.start_to_topic(counts, SINK, "update").awaitTermination()
-    last = job.read(SINK).groupBy(f.col("key").cast("string")).agg(f.max(f.col("value").cast("string").cast("long")))
+    last = (
+        job.read(SINK)
+        .groupBy(functions.col("key").cast("string"))
+        .agg(functions.max(functions.col("value").cast("string").cast("long")))
+    )
     return collect(last)
 
 

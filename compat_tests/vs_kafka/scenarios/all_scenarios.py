@@ -41,12 +41,8 @@ from compat_tests.vs_kafka.scenarios.share_group_scenarios import (
 from compat_tests.vs_kafka.scenarios.share_offset_scenarios import share_offsets, share_states
 from compat_tests.vs_kafka.scenarios.streams_group_scenarios import streams_refusals, streams_tasks, streams_topics
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import delete_records, fetch, find_coordinator, list_offsets, produce
 from ottla.wire.messages import offset_for_leader_epoch as ole
-from ottla.wire.messages import produce as p
 from ottla.wire.record_batch import records
 from ottla.wire.record_batch.compression import CompressionType
 
@@ -91,8 +87,10 @@ def _old_records(stage: ScenarioSession, version: int) -> Any:
             records.NewRecord(b"k", b"old", BASE_MS),
             records.NewRecord(b"k", b"older", 5),
         ]
-        data = p.TopicProduceData("narrow", partition_data=[p.PartitionProduceData(0, records.build_batch(items))])
-        answer = stage["a"].call(ApiKey.PRODUCE, version, p.ProduceRequest(None, -1, 10_000, [data]))
+        data = produce.TopicProduceData(
+            "narrow", partition_data=[produce.PartitionProduceData(0, records.build_batch(items))]
+        )
+        answer = stage["a"].call(ApiKey.PRODUCE, version, produce.ProduceRequest(None, -1, 10_000, [data]))
         row = answer.responses[0].partition_responses[0]
         if not any(error.batch_index == 0 for error in row.record_errors):
             break
@@ -163,15 +161,15 @@ def reading(stage: ScenarioSession) -> None:
     stage.fetch("committed only", "book", 0, isolation_level=1)
     stage.fetch("one byte", "book", 0, session_id=0, session_epoch=-1)
     for when in (-1, -2, -3, BASE_MS, BASE_MS + 1, BASE_MS + 1031, BASE_MS + 4030, BASE_MS + 4031):
-        topic = lo.ListOffsetsTopic("book", [lo.ListOffsetsPartition(0, -1, when)])
-        stage.call(f"offset at {when}", ApiKey.LIST_OFFSETS, 10, lo.ListOffsetsRequest(-1, 0, [topic]))
-    part = dr.DeleteRecordsTopic("book", [dr.DeleteRecordsPartition(0, 6)])
-    stage.call("delete below 6", ApiKey.DELETE_RECORDS, 2, dr.DeleteRecordsRequest([part], 10_000))
+        topic = list_offsets.ListOffsetsTopic("book", [list_offsets.ListOffsetsPartition(0, -1, when)])
+        stage.call(f"offset at {when}", ApiKey.LIST_OFFSETS, 10, list_offsets.ListOffsetsRequest(-1, 0, [topic]))
+    part = delete_records.DeleteRecordsTopic("book", [delete_records.DeleteRecordsPartition(0, 6)])
+    stage.call("delete below 6", ApiKey.DELETE_RECORDS, 2, delete_records.DeleteRecordsRequest([part], 10_000))
     for offset in (0, 5, 6, 7):
         stage.fetch(f"then from {offset}", "book", offset)
     for when in (-1, -2, -3, BASE_MS, BASE_MS + 1011, BASE_MS + 1031):
-        topic = lo.ListOffsetsTopic("book", [lo.ListOffsetsPartition(0, -1, when)])
-        stage.call(f"then offset at {when}", ApiKey.LIST_OFFSETS, 10, lo.ListOffsetsRequest(-1, 0, [topic]))
+        topic = list_offsets.ListOffsetsTopic("book", [list_offsets.ListOffsetsPartition(0, -1, when)])
+        stage.call(f"then offset at {when}", ApiKey.LIST_OFFSETS, 10, list_offsets.ListOffsetsRequest(-1, 0, [topic]))
     for epoch in (-1, 0, 1):
         topic_epoch = ole.OffsetForLeaderTopic("book", [ole.OffsetForLeaderPartition(0, -1, epoch)])
         request = ole.OffsetForLeaderEpochRequest(-1, [topic_epoch])
@@ -184,10 +182,12 @@ def sessions(stage: ScenarioSession) -> None:
     stage.produce("one batch", "session", records.build_batch([records.NewRecord(b"k", b"v", BASE_MS)]))
 
     def ask(label: str, ident: int, epoch: int, parts: dict[int, int], forget: tuple[int, ...] = ()) -> Any:
-        rows = [f.FetchPartition(n, fetch_offset=at, partition_max_bytes=1 << 20) for n, at in parts.items()]
-        request = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_id=ident, session_epoch=epoch)
-        request.topics = [f.FetchTopic("session", partitions=rows)] if rows else []
-        request.forgotten_topics_data = [f.ForgottenTopic("session", partitions=list(forget))] if forget else []
+        rows = [fetch.FetchPartition(n, fetch_offset=at, partition_max_bytes=1 << 20) for n, at in parts.items()]
+        request = fetch.FetchRequest(
+            max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_id=ident, session_epoch=epoch
+        )
+        request.topics = [fetch.FetchTopic("session", partitions=rows)] if rows else []
+        request.forgotten_topics_data = [fetch.ForgottenTopic("session", partitions=list(forget))] if forget else []
         return stage.call(label, ApiKey.FETCH, 12, request)
 
     ident = ask("open", 0, 0, {0: 0, 1: 0}).session_id
@@ -330,7 +330,7 @@ def run_scenarios(
     `kind` makes a session, from the port and the scenario's name.
     """
     first = ScenarioSession(port)
-    request = fc.FindCoordinatorRequest(coordinator_keys=["x"])
+    request = find_coordinator.FindCoordinatorRequest(coordinator_keys=["x"])
     wait_until(lambda: not first["a"].call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code)
     first.topic("stories-ready")
     warm_up = commit("warm-up", topic="stories-ready")

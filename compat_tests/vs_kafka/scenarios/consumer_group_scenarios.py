@@ -7,18 +7,20 @@ from typing import Any
 from compat_tests.support.raw_client import wait_until
 from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import consumer_group_describe as cd
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_partitions,
+    delete_topics,
+    describe_groups,
+    find_coordinator,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+)
 from ottla.wire.messages import delete_groups as dgr
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import describe_groups as dg
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import list_groups as ls
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_delete as od
-from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import share_group_describe as shd
 from ottla.wire.messages import share_group_heartbeat as shb
 from ottla.wire.messages import streams_group_describe as std
@@ -29,21 +31,26 @@ HEARTBEAT, DESCRIBE = ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DES
 AssignedPartitionsById = dict[bytes, list[int]]
 
 
-def _owned(has: AssignedPartitionsById) -> list[hb.ConsumerGroupHeartbeatRequestTopicPartitions]:
-    return [hb.ConsumerGroupHeartbeatRequestTopicPartitions(topic, numbers) for topic, numbers in has.items()]
+def _owned(has: AssignedPartitionsById) -> list[consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions]:
+    return [
+        consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions(topic, numbers)
+        for topic, numbers in has.items()
+    ]
 
 
 def join(group: str, member: str, *topics: str, **fields: Any) -> Any:
     """Return a heartbeat that joins."""
     text = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(topics), "topic_partitions": []}
-    return hb.ConsumerGroupHeartbeatRequest(**{"group_id": group, "member_id": member, **text, **fields})
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        **{"group_id": group, "member_id": member, **text, **fields}
+    )
 
 
 def heartbeat(group: str, member: str, epoch: int, has: AssignedPartitionsById | None = None, **fields: Any) -> Any:
     """Return a heartbeat of a member."""
     if has is not None:
         fields["topic_partitions"] = _owned(has)
-    return hb.ConsumerGroupHeartbeatRequest(group, member, epoch, **fields)
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(group, member, epoch, **fields)
 
 
 def prepare_group(stage: ScenarioSession, group: str, setting: str = "consumer.assignment.interval.ms") -> None:
@@ -52,8 +59,8 @@ def prepare_group(stage: ScenarioSession, group: str, setting: str = "consumer.a
     peer = stage["a"]
 
     def is_led() -> bool:
-        peer.call(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(coordinator_keys=[group]))
-        row = peer.call(DESCRIBE, 1, cd.ConsumerGroupDescribeRequest([group])).groups[0]
+        peer.call(ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest(coordinator_keys=[group]))
+        row = peer.call(DESCRIBE, 1, consumer_group_describe.ConsumerGroupDescribeRequest([group])).groups[0]
         return row.error_code not in (14, 15, 16)
 
     wait_until(is_led)
@@ -62,21 +69,27 @@ def prepare_group(stage: ScenarioSession, group: str, setting: str = "consumer.a
 
 def describe_group(stage: ScenarioSession, group: str, when: str, version: int = 1) -> None:
     """Describe the group."""
-    stage.call(f"describe {when}", DESCRIBE, version, cd.ConsumerGroupDescribeRequest([group], True), "looker")
+    stage.call(
+        f"describe {when}",
+        DESCRIBE,
+        version,
+        consumer_group_describe.ConsumerGroupDescribeRequest([group], True),
+        "looker",
+    )
 
 
 def offset_commit_request(
     group: str, epoch: int, member: str, topic: str, partition: int = 0, instance: str | None = None
 ) -> Any:
     """Return a commit of one partition."""
-    part = oc.OffsetCommitRequestPartition(partition, 3, -1, "m")
-    rows = [oc.OffsetCommitRequestTopic(topic, partitions=[part])]
-    return oc.OffsetCommitRequest(group, epoch, member, instance, topics=rows)
+    part = offset_commit.OffsetCommitRequestPartition(partition, 3, -1, "m")
+    rows = [offset_commit.OffsetCommitRequestTopic(topic, partitions=[part])]
+    return offset_commit.OffsetCommitRequest(group, epoch, member, instance, topics=rows)
 
 
 def offset_fetch_request(group: str, member: str | None = None, epoch: int = -1) -> Any:
     """Return a request for all offsets of a group, with or without a member."""
-    return of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group, member, epoch, None)])
+    return offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group, member, epoch, None)])
 
 
 def delete_groups_request(group: str) -> Any:
@@ -131,7 +144,7 @@ def consumer_refusals(stage: ScenarioSession) -> None:
     )
     stage.call("positions of nothing as somebody", ApiKey.OFFSET_FETCH, 9, offset_fetch_request(g, "a", 5))
     stage.call("delete nothing", ApiKey.DELETE_GROUPS, 2, delete_groups_request(g))
-    several = cd.ConsumerGroupDescribeRequest([g, "", "x", f"{g}-v0"])
+    several = consumer_group_describe.ConsumerGroupDescribeRequest([g, "", "x", f"{g}-v0"])
     stage.call("describe several", DESCRIBE, 1, several)
 
 
@@ -192,15 +205,17 @@ def consumer_handover(stage: ScenarioSession) -> None:
     for name, member, epoch in (("a", "a", 3), ("stale", "a", 2), ("nobody", "x", 3), ("from outside", None, -1)):
         stage.call(f"positions, {name}", ApiKey.OFFSET_FETCH, 9, offset_fetch_request(g, member, epoch))
     for states, types in (([], ["consumer"]), (["stable"], ["CONSUMER"]), (["Assigning"], []), ([], ["nonsense"])):
-        stage.call(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types))
+        stage.call(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, list_groups.ListGroupsRequest(states, types))
     _other_kinds(stage, g, own)
     _ends(stage, g, own)
 
 
 def _ends(stage: ScenarioSession, g: str, own: bytes) -> None:
     """Let the two members select another assignor, and leave."""
-    wanted = od.OffsetDeleteRequestTopic("consumer-in", [od.OffsetDeleteRequestPartition(0)])
-    stage.call("forget a position that is read", ApiKey.OFFSET_DELETE, 0, od.OffsetDeleteRequest(g, [wanted]))
+    wanted = offset_delete.OffsetDeleteRequestTopic("consumer-in", [offset_delete.OffsetDeleteRequestPartition(0)])
+    stage.call(
+        "forget a position that is read", ApiKey.OFFSET_DELETE, 0, offset_delete.OffsetDeleteRequest(g, [wanted])
+    )
     stage.call("delete while alive", ApiKey.DELETE_GROUPS, 2, delete_groups_request(g))
     stage.call("a wants the range assignor", HEARTBEAT, 1, heartbeat(g, "a", 3, {own: [0, 1]}, server_assignor="range"))
     describe_group(stage, g, "one for each assignor")
@@ -215,7 +230,7 @@ def _ends(stage: ScenarioSession, g: str, own: bytes) -> None:
     describe_group(stage, g, "nothing wanted")
     stage.call("a leaves", HEARTBEAT, 1, heartbeat(g, "a", -1))
     describe_group(stage, g, "empty")
-    stage.call("forget a position", ApiKey.OFFSET_DELETE, 0, od.OffsetDeleteRequest(g, [wanted]))
+    stage.call("forget a position", ApiKey.OFFSET_DELETE, 0, offset_delete.OffsetDeleteRequest(g, [wanted]))
     stage.call("positions then", ApiKey.OFFSET_FETCH, 9, offset_fetch_request(g))
     stage.call("c begins anew", HEARTBEAT, 1, join(g, "c", "consumer-in"))
     stage.call("c leaves", HEARTBEAT, 1, heartbeat(g, "c", -1))
@@ -225,14 +240,14 @@ def _ends(stage: ScenarioSession, g: str, own: bytes) -> None:
 
 def member_epoch(stage: ScenarioSession, group: str, member: str) -> int:
     """Return the epoch of a member in the description of the group."""
-    row = stage["a"].call(DESCRIBE, 1, cd.ConsumerGroupDescribeRequest([group])).groups[0]
+    row = stage["a"].call(DESCRIBE, 1, consumer_group_describe.ConsumerGroupDescribeRequest([group])).groups[0]
     epoch: int = next(each.member_epoch for each in row.members if each.member_id == member)
     return epoch
 
 
 def _other_kinds(stage: ScenarioSession, group: str, topic_id: bytes) -> None:
     """Describe a consumer group as a group of each other kind."""
-    stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([group]))
+    stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, describe_groups.DescribeGroupsRequest([group]))
     stage.call("as a share group", ApiKey.SHARE_GROUP_DESCRIBE, 1, shd.ShareGroupDescribeRequest([group]))
     stage.call("as a streams group", ApiKey.STREAMS_GROUP_DESCRIBE, 0, std.StreamsGroupDescribeRequest([group]))
     joins = shb.ShareGroupHeartbeatRequest(group, "s", 0, None, ["consumer-in"])
@@ -271,8 +286,13 @@ def consumer_static(stage: ScenarioSession) -> None:
     describe_group(stage, g, "c beside one who is away")
     stage.call("d comes back as b, and wants another", HEARTBEAT, 1, join(g, "d", "consumer-in", instance_id="i"))
     describe_group(stage, g, "d wants another")
-    gone = [lg.MemberIdentity("", "i"), lg.MemberIdentity("", "x"), lg.MemberIdentity("c", "k"), lg.MemberIdentity("n")]
-    stage.call("removed by an administrator", ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest(g, members=gone))
+    gone = [
+        leave_group.MemberIdentity("", "i"),
+        leave_group.MemberIdentity("", "x"),
+        leave_group.MemberIdentity("c", "k"),
+        leave_group.MemberIdentity("n"),
+    ]
+    stage.call("removed by an administrator", ApiKey.LEAVE_GROUP, 5, leave_group.LeaveGroupRequest(g, members=gone))
     describe_group(stage, g, "nobody is left")
 
 
@@ -288,7 +308,7 @@ def consumer_patterns(stage: ScenarioSession) -> None:
 
     def has(count: int) -> bool:
         peer.call(HEARTBEAT, 1, heartbeat(g, "a", member_epoch(stage, g, "a"), {}))
-        row = peer.call(DESCRIBE, 1, cd.ConsumerGroupDescribeRequest([g])).groups[0]
+        row = peer.call(DESCRIBE, 1, consumer_group_describe.ConsumerGroupDescribeRequest([g])).groups[0]
         return sum(len(x.partitions) for x in row.members[0].assignment.topic_partitions) == count
 
     wait_until(lambda: has(1))
@@ -299,7 +319,9 @@ def consumer_patterns(stage: ScenarioSession) -> None:
         1,
         heartbeat(g, "a", member_epoch(stage, g, "a"), subscribed_topic_regex="consumer-re-.*"),
     )
-    grows = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("consumer-re-1", 3, None)], 10_000)
+    grows = create_partitions.CreatePartitionsRequest(
+        [create_partitions.CreatePartitionsTopic("consumer-re-1", 3, None)], 10_000
+    )
     stage.call("it grows", ApiKey.CREATE_PARTITIONS, 3, grows)
     stage.wait_until_current()
     wait_until(lambda: has(3))
@@ -318,7 +340,7 @@ def consumer_patterns(stage: ScenarioSession) -> None:
         # the message of an invalid regular expression differs
         stage.record_normalized(f"a bad pattern {bad}", response.error_code)
     describe_group(stage, g, "only the name")
-    gone = dt.DeleteTopicsRequest([dt.DeleteTopicState("consumer-re-1")], timeout_ms=10_000)
+    gone = delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState("consumer-re-1")], timeout_ms=10_000)
     stage.call(
         "the name of what goes",
         HEARTBEAT,

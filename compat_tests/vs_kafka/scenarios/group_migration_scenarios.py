@@ -17,21 +17,19 @@ from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import (
 )
 from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import describe_groups as dg
+from ottla.wire.messages import describe_groups, join_group, sync_group
 from ottla.wire.messages import heartbeat as beat
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import sync_group as sg
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 
 def _classic(group: str, member: str, instance: str | None = None, *names: str, topics: tuple[str, ...] = ()) -> Any:
     raw = subscription(*(topics or ("consumer-both",)))
-    protocols = [j.JoinGroupRequestProtocol(name, raw) for name in names or ("range",)]
-    return j.JoinGroupRequest(group, 50_000, 60_000, member, instance, "consumer", protocols)
+    protocols = [join_group.JoinGroupRequestProtocol(name, raw) for name in names or ("range",)]
+    return join_group.JoinGroupRequest(group, 50_000, 60_000, member, instance, "consumer", protocols)
 
 
 def _sync(group: str, generation: int, member: str, name: str | None = "range", kind: str | None = "consumer") -> Any:
-    return sg.SyncGroupRequest(group, generation, member, None, kind, name, [])
+    return sync_group.SyncGroupRequest(group, generation, member, None, kind, name, [])
 
 
 def consumer_and_classic(stage: ScenarioSession) -> None:
@@ -42,8 +40,10 @@ def consumer_and_classic(stage: ScenarioSession) -> None:
     member = stage.call("c asks for an id", ApiKey.JOIN_GROUP, 9, _classic(g, ""), "c").member_id
     stage.call("c joins", ApiKey.JOIN_GROUP, 9, _classic(g, member), "c")
     stage.call("a while c has not synced", HEARTBEAT, 1, join(g, "a", "consumer-in"))
-    rows = [sg.SyncGroupRequestAssignment(member, b"")]
-    stage.call("c syncs", ApiKey.SYNC_GROUP, 5, sg.SyncGroupRequest(g, 1, member, None, "consumer", "range", rows), "c")
+    rows = [sync_group.SyncGroupRequestAssignment(member, b"")]
+    stage.call(
+        "c syncs", ApiKey.SYNC_GROUP, 5, sync_group.SyncGroupRequest(g, 1, member, None, "consumer", "range", rows), "c"
+    )
     describe_group(stage, g, "both")
     stage.call("c beats", ApiKey.HEARTBEAT, 4, beat.HeartbeatRequest(g, 1, member), "c")
     stage.call("c beats in the new way", HEARTBEAT, 1, heartbeat(g, member, 1), "c")
@@ -72,24 +72,22 @@ def consumer_and_classic(stage: ScenarioSession) -> None:
     describe_group(stage, g, "c gives up")
     stage.call("a waits", HEARTBEAT, 1, heartbeat(g, "a", member_epoch(stage, g, "a"), {}))
     stage.call("an unknown one joins", ApiKey.JOIN_GROUP, 9, _classic(g, "nobody"), "d")
-    stage.call(
-        "an unknown one leaves", ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest(g, members=[lg.MemberIdentity("x")])
-    )
-    stage.call("describe as classic", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([g]))
+    stage.call("an unknown one leaves", ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(g, members=[MemberIdentity("x")]))
+    stage.call("describe as classic", ApiKey.DESCRIBE_GROUPS, 6, describe_groups.DescribeGroupsRequest([g]))
     stage.call("a leaves", HEARTBEAT, 1, heartbeat(g, "a", -1))
-    stage.call("describe as classic then", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([g]))
+    stage.call("describe as classic then", ApiKey.DESCRIBE_GROUPS, 6, describe_groups.DescribeGroupsRequest([g]))
     describe_group(stage, g, "it is a classic group")
     stage.call("c beats after that", ApiKey.HEARTBEAT, 4, beat.HeartbeatRequest(g, epoch, member), "c")
     stage.call("positions stay", ApiKey.OFFSET_FETCH, 9, offset_fetch_request(g))
-    stage.call("c leaves", ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest(g, members=[lg.MemberIdentity(member)]), "c")
+    stage.call("c leaves", ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(g, members=[MemberIdentity(member)]), "c")
     stage.call("a in an empty classic group", HEARTBEAT, 1, join(g, "a", g))
     stage.call("positions of the new group", ApiKey.OFFSET_FETCH, 9, offset_fetch_request(g))
     stage.call("a goes on", HEARTBEAT, 1, heartbeat(g, "a", 2, {own: [0, 1]}))
     stage.call("a leaves that", HEARTBEAT, 1, heartbeat(g, "a", -1))
     member = stage.call("c in an empty new group", ApiKey.JOIN_GROUP, 9, _classic(g, ""), "e").member_id
     stage.call("c begins anew", ApiKey.JOIN_GROUP, 9, _classic(g, member), "e")
-    stage.call("describe as classic at last", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([g]))
-    stage.call("c is gone", ApiKey.LEAVE_GROUP, 5, lg.LeaveGroupRequest(g, members=[lg.MemberIdentity(member)]), "e")
+    stage.call("describe as classic at last", ApiKey.DESCRIBE_GROUPS, 6, describe_groups.DescribeGroupsRequest([g]))
+    stage.call("c is gone", ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(g, members=[MemberIdentity(member)]), "e")
 
 
 def consumer_beside_foreign_groups(stage: ScenarioSession) -> None:
@@ -103,12 +101,12 @@ def consumer_beside_foreign_groups(stage: ScenarioSession) -> None:
         g = f"consumer-odd-{name}"
         prepare_group(stage, g)
         request = _classic(g, "")
-        request.protocol_type, request.protocols = kind, [j.JoinGroupRequestProtocol("range", raw)]
+        request.protocol_type, request.protocols = kind, [join_group.JoinGroupRequestProtocol("range", raw)]
         request.member_id = stage.call(f"{name}: an id", ApiKey.JOIN_GROUP, 9, request, name).member_id
         stage.call(f"{name}: joins", ApiKey.JOIN_GROUP, 9, request, name)
-        rows = [sg.SyncGroupRequestAssignment(request.member_id, b"")]
-        synced = sg.SyncGroupRequest(g, 1, request.member_id, None, kind, "range", rows)
+        rows = [sync_group.SyncGroupRequestAssignment(request.member_id, b"")]
+        synced = sync_group.SyncGroupRequest(g, 1, request.member_id, None, kind, "range", rows)
         stage.call(f"{name}: syncs", ApiKey.SYNC_GROUP, 5, synced, name)
         stage.call(f"{name}: a new member", HEARTBEAT, 1, join(g, "a", "consumer-odd"))
-        stage.call(f"{name}: describe", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([g]))
+        stage.call(f"{name}: describe", ApiKey.DESCRIBE_GROUPS, 6, describe_groups.DescribeGroupsRequest([g]))
         describe_group(stage, g, f"{name} as a new group")

@@ -11,12 +11,10 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.primitives import write_uvarint
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import create_topics, incremental_alter_configs, list_offsets
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 _MEMBER = re.compile(r"^.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _TIMES = ("log_append_time_ms", "transaction_start_time_ms")
@@ -75,12 +73,14 @@ class ScenarioSession:
 
     def topic(self, name: str, partitions: int = 1, **settings: str) -> bytes:
         """Create a topic and return its id."""
-        configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
-        request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1, configs=configs)], 10_000)
+        configs = [create_topics.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
+        request = create_topics.CreateTopicsRequest(
+            [create_topics.CreatableTopic(name, partitions, 1, configs=configs)], 10_000
+        )
         answer = self.call(f"create {name}", ApiKey.CREATE_TOPICS, 7, request)
         ident: bytes = answer.topics[0].topic_id
-        rows = [lo.ListOffsetsPartition(number, -1, -1) for number in range(partitions)]
-        ask = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, rows)])
+        rows = [list_offsets.ListOffsetsPartition(number, -1, -1) for number in range(partitions)]
+        ask = list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(name, rows)])
         # Kafka responds before the broker leads the new partitions.
         wait_until(
             lambda: not any(x.error_code for x in self["a"].call(ApiKey.LIST_OFFSETS, 8, ask).topics[0].partitions)
@@ -89,14 +89,14 @@ class ScenarioSession:
 
     def produce(self, label: str, topic: str, raw: bytes, acks: int = -1, version: int = 11) -> Any:
         """Produce one batch to partition 0."""
-        data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, raw)])
-        return self.call(label, ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 10_000, [data]))
+        data = TopicProduceData(topic, partition_data=[PartitionProduceData(0, raw)])
+        return self.call(label, ApiKey.PRODUCE, version, ProduceRequest(None, acks, 10_000, [data]))
 
     def fetch(self, label: str, topic: str, offset: int, **more: Any) -> Any:
         """Fetch partition 0."""
-        part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
-        request = f.FetchRequest(
-            max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic(topic, partitions=[part])], **more
+        part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic, partitions=[part])], **more
         )
         return self.call(label, ApiKey.FETCH, 12, request)
 
@@ -104,8 +104,10 @@ class ScenarioSession:
         self, label: str, kind: int, name: str, *rows: tuple[str, int, str | None], dry: bool = False
     ) -> None:
         """Change settings of a resource."""
-        configs = [ia.AlterableConfig(k, op, v) for k, op, v in rows]
-        request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, name, configs)], dry)
+        configs = [incremental_alter_configs.AlterableConfig(k, op, v) for k, op, v in rows]
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+            [incremental_alter_configs.AlterConfigsResource(kind, name, configs)], dry
+        )
         done = self.call(label, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         if kind == 4 and done is not None and not done.responses[0].error_code:
             self.wait_until_current()
@@ -115,9 +117,15 @@ class ScenarioSession:
 
         Our encoder refuses it, so a short one is extended.
         """
-        resource = ia.AlterConfigsResource(2, topic, [ia.AlterableConfig(name, 0, "short")])
+        resource = incremental_alter_configs.AlterConfigsResource(
+            2, topic, [incremental_alter_configs.AlterableConfig(name, 0, "short")]
+        )
         raw = encode_request(
-            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, "peer", ia.IncrementalAlterConfigsRequest([resource])
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            1,
+            "peer",
+            incremental_alter_configs.IncrementalAlterConfigsRequest([resource]),
         )
         body = raw[4:].replace(write_uvarint(6) + b"short", write_uvarint(len(value) + 1) + value.encode())
         peer = self["a"]
@@ -131,5 +139,5 @@ class ScenarioSession:
     def describe_configs(self, label: str, kind: int, name: str, *keys: str) -> None:
         """Describe a resource's settings and their sources."""
         self.wait_until_current()
-        resource = dc.DescribeConfigsResource(kind, name, list(keys) or None)
-        self.call(label, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))
+        resource = DescribeConfigsResource(kind, name, list(keys) or None)
+        self.call(label, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest([resource], include_synonyms=True))

@@ -8,11 +8,13 @@ from compat_tests.support.raw_client import wait_until
 from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import prepare_group
 from compat_tests.vs_kafka.scenarios.scenario_session import BASE_MS, ScenarioSession
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import describe_share_group_offsets as so
-from ottla.wire.messages import share_acknowledge as sa
-from ottla.wire.messages import share_fetch as sf
-from ottla.wire.messages import share_group_describe as sd
-from ottla.wire.messages import share_group_heartbeat as hb
+from ottla.wire.messages import (
+    describe_share_group_offsets,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
+)
 from ottla.wire.record_batch import batch_header, records
 
 HEARTBEAT, DESCRIBE = ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE
@@ -31,20 +33,22 @@ def record_batch(count: int, first: int = 0, **fields: Any) -> bytes:
 
 def heartbeat_request(group: str, member: str, epoch: int, *topics: str, **fields: Any) -> Any:
     """Return a heartbeat."""
-    return hb.ShareGroupHeartbeatRequest(
+    return share_group_heartbeat.ShareGroupHeartbeatRequest(
         group, MEMBERS.get(member, member), epoch, None, list(topics) or None, **fields
     )
 
 
 def describe_group(stage: ScenarioSession, group: str, when: str) -> None:
     """Describe the group."""
-    stage.call(f"describe {when}", DESCRIBE, 1, sd.ShareGroupDescribeRequest([group], True), "looker")
+    stage.call(f"describe {when}", DESCRIBE, 1, share_group_describe.ShareGroupDescribeRequest([group], True), "looker")
 
 
 def describe_offsets(stage: ScenarioSession, group: str, when: str, topic: str | None = None, version: int = 1) -> None:
     """Describe the offsets of a group, in one topic or all."""
-    topics = None if topic is None else [so.DescribeShareGroupOffsetsRequestTopic(topic, [0])]
-    request = so.DescribeShareGroupOffsetsRequest([so.DescribeShareGroupOffsetsRequestGroup(group, topics)])
+    topics = None if topic is None else [describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic(topic, [0])]
+    request = describe_share_group_offsets.DescribeShareGroupOffsetsRequest(
+        [describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group, topics)]
+    )
     stage.call(f"offsets {when}", ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, request, "looker")
 
 
@@ -86,14 +90,14 @@ class RawShareConsumer:
         self.stage.record(f"{self.name} has", has)
 
     def _request(self, words: list[AcknowledgementBatch], fields: dict[str, Any], version: int) -> Any:
-        text = [sf.AcknowledgementBatch(*word) for word in words]
+        text = [share_fetch.AcknowledgementBatch(*word) for word in words]
         requested = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
-        part = sf.FetchPartition(fields.pop("partition", 0), acknowledgement_batches=text)
-        topics = [sf.FetchTopic(fields.pop("topic", self.topic), [part])]
+        part = share_fetch.FetchPartition(fields.pop("partition", 0), acknowledgement_batches=text)
+        topics = [share_fetch.FetchTopic(fields.pop("topic", self.topic), [part])]
         if version < 2:
             fields.pop("share_acquire_mode", None)
         everything = {"group_id": self.group, "member_id": MEMBERS[self.name], "share_session_epoch": self.epoch}
-        return sf.ShareFetchRequest(**{**everything, **requested, "topics": topics, **fields})
+        return share_fetch.ShareFetchRequest(**{**everything, **requested, "topics": topics, **fields})
 
     def fetch(self, label: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
         """Send one request, and return its records by their offsets."""
@@ -136,11 +140,11 @@ class RawShareConsumer:
 
     def acknowledge(self, label: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
         """Send an acknowledgement without a fetch."""
-        text = [sa.AcknowledgementBatch(*word) for word in words]
-        part = sa.AcknowledgePartition(fields.pop("partition", 0), text)
-        topics = [sa.AcknowledgeTopic(fields.pop("topic", self.topic), [part])]
+        text = [share_acknowledge.AcknowledgementBatch(*word) for word in words]
+        part = share_acknowledge.AcknowledgePartition(fields.pop("partition", 0), text)
+        topics = [share_acknowledge.AcknowledgeTopic(fields.pop("topic", self.topic), [part])]
         everything = {"group_id": self.group, "member_id": MEMBERS[self.name], "share_session_epoch": self.epoch}
-        request = sa.ShareAcknowledgeRequest(**{**everything, "topics": topics, **fields})
+        request = share_acknowledge.ShareAcknowledgeRequest(**{**everything, "topics": topics, **fields})
         answer = self.stage.call(f"{self.name} {label}", ApiKey.SHARE_ACKNOWLEDGE, version, request, self.member_id)
         if answer is not None and not answer.error_code:
             self.epoch = self.epoch + 1 if fields.get("share_session_epoch", 0) != -1 else 0

@@ -22,9 +22,7 @@ from compat_tests.vs_kafka.scenarios.share_consumer import (
     record_batch,
 )
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import share_fetch as sf
-from ottla.wire.messages import share_group_heartbeat as hb
+from ottla.wire.messages import delete_records, share_fetch, share_group_heartbeat
 
 
 def share_refusals(stage: ScenarioSession) -> None:
@@ -41,8 +39,8 @@ def share_refusals(stage: ScenarioSession) -> None:
         "no id": heartbeat_request(g, "", 0, "share-none"),
         "a long id": heartbeat_request(g, "m" * 37, 0, "share-none"),
         "no names": heartbeat_request(g, "a", 0),
-        "an empty list of names": hb.ShareGroupHeartbeatRequest(g, "a", 0, None, []),
-        "no rack": hb.ShareGroupHeartbeatRequest(g, "a", 0, "", ["share-none"]),
+        "an empty list of names": share_group_heartbeat.ShareGroupHeartbeatRequest(g, "a", 0, None, []),
+        "no rack": share_group_heartbeat.ShareGroupHeartbeatRequest(g, "a", 0, "", ["share-none"]),
         "an epoch below all": heartbeat_request(g, "a", -2, "share-none"),
     }
     for name, request in odd.items():
@@ -124,7 +122,7 @@ def share_records(stage: ScenarioSession) -> None:
     a.fetch("accepts with a fetch", (7, 7, [ACCEPT]), version=1)
     a.fetch("says something wrong with a fetch", (7, 7, [RELEASE]))
     a.fetch("asks for a partition that is none", partition=5)
-    forgotten = [sf.ForgottenTopic(own, [0])]
+    forgotten = [share_fetch.ForgottenTopic(own, [0])]
     a.fetch("forgets its partition", topics=[], forgotten_topics_data=forgotten)
     a.fetch("has forgotten", topics=[])
     a.fetch("has a wrong epoch", share_session_epoch=77)
@@ -173,7 +171,12 @@ def share_members(stage: ScenarioSession) -> None:
     a.fetch_until_records("gets it, since b hung up")
     a.acknowledge("refuses it", (6, 6, [REJECT]))
     describe_offsets(stage, g, "nothing is left")
-    stage.call("a wants nothing more", HEARTBEAT, 1, hb.ShareGroupHeartbeatRequest(g, MEMBERS["a"], 99, None, []))
+    stage.call(
+        "a wants nothing more",
+        HEARTBEAT,
+        1,
+        share_group_heartbeat.ShareGroupHeartbeatRequest(g, MEMBERS["a"], 99, None, []),
+    )
     for identity in "ab":
         stage.call(f"{identity} leaves", HEARTBEAT, 1, heartbeat_request(g, identity, -1))
 
@@ -188,8 +191,8 @@ def share_transactions(stage: ScenarioSession) -> None:
     a.join(g)
     a.fetch_until_records("gets what it may have at once")
     a.fetch("has as much as it may")
-    part = dr.DeleteRecordsTopic(g, [dr.DeleteRecordsPartition(0, 15)])
-    stage.call("delete below 15", ApiKey.DELETE_RECORDS, 2, dr.DeleteRecordsRequest([part], 10_000))
+    part = delete_records.DeleteRecordsTopic(g, [delete_records.DeleteRecordsPartition(0, 15)])
+    stage.call("delete below 15", ApiKey.DELETE_RECORDS, 2, delete_records.DeleteRecordsRequest([part], 10_000))
     describe_offsets(stage, g, "some are deleted")
     a.acknowledge("accepts what is deleted, in part", (10, 19, [ACCEPT]))
     a.acknowledge("accepts what is deleted", (0, 9, [ACCEPT]))

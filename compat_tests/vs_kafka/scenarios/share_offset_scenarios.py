@@ -19,32 +19,41 @@ from compat_tests.vs_kafka.scenarios.share_consumer import (
     record_batch,
 )
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import alter_share_group_offsets as ao
-from ottla.wire.messages import consumer_group_describe as cd
-from ottla.wire.messages import consumer_group_heartbeat as cb
-from ottla.wire.messages import delete_share_group_offsets as do
-from ottla.wire.messages import delete_share_group_state as ds
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import describe_groups as dg
-from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import (
+    alter_share_group_offsets,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    delete_share_group_offsets,
+    delete_share_group_state,
+    delete_topics,
+    describe_groups,
+    find_coordinator,
+    list_groups,
+    offset_commit,
+    offset_fetch,
+    read_share_group_state,
+    read_share_group_state_summary,
+    write_share_group_state,
+)
 from ottla.wire.messages import initialize_share_group_state as ins
-from ottla.wire.messages import list_groups as ls
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_fetch as of
-from ottla.wire.messages import read_share_group_state as rs
-from ottla.wire.messages import read_share_group_state_summary as su
-from ottla.wire.messages import write_share_group_state as ws
 
 NOWHERE = bytes(15) + b"\x63"
 
 
 def _alter(group: str, topic: str, **starts: int) -> Any:
-    parts = [ao.AlterShareGroupOffsetsRequestPartition(int(key[1:]), start) for key, start in starts.items()]
-    return ao.AlterShareGroupOffsetsRequest(group, [ao.AlterShareGroupOffsetsRequestTopic(topic, parts)])
+    parts = [
+        alter_share_group_offsets.AlterShareGroupOffsetsRequestPartition(int(key[1:]), start)
+        for key, start in starts.items()
+    ]
+    return alter_share_group_offsets.AlterShareGroupOffsetsRequest(
+        group, [alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(topic, parts)]
+    )
 
 
 def _forget(group: str, *topics: str) -> Any:
-    return do.DeleteShareGroupOffsetsRequest(group, [do.DeleteShareGroupOffsetsRequestTopic(name) for name in topics])
+    return delete_share_group_offsets.DeleteShareGroupOffsetsRequest(
+        group, [delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(name) for name in topics]
+    )
 
 
 def share_offsets(stage: ScenarioSession) -> None:
@@ -69,7 +78,7 @@ def share_offsets(stage: ScenarioSession) -> None:
     stage.call("set before the beginning", alter, 0, _alter(g, g, p0=-7))
     stage.call("set to something", alter, 0, _alter(g, g, p0=1))
     for states, types in (([], ["share"]), (["empty"], ["SHARE"]), (["Stable"], ["share"])):
-        stage.call(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types))
+        stage.call(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, list_groups.ListGroupsRequest(states, types))
     a = RawShareConsumer(stage, g, "a", own)
     a.join(g)
     a.fetch_until_records("gets what lies there")
@@ -94,16 +103,20 @@ def share_offsets(stage: ScenarioSession) -> None:
 
 def _other_kinds(stage: ScenarioSession, group: str) -> None:
     """Describe a share group as a group of another kind."""
-    stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([group]))
-    request = cd.ConsumerGroupDescribeRequest([group])
+    stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, describe_groups.DescribeGroupsRequest([group]))
+    request = consumer_group_describe.ConsumerGroupDescribeRequest([group])
     stage.call("as a consumer group", ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request)
-    joins = cb.ConsumerGroupHeartbeatRequest(group, "m", 0, rebalance_timeout_ms=1000, subscribed_topic_names=["x"])
+    joins = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        group, "m", 0, rebalance_timeout_ms=1000, subscribed_topic_names=["x"]
+    )
     joins.topic_partitions = []
     stage.call("a member of a consumer group", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joins)
-    part = oc.OffsetCommitRequestPartition(0, 3, -1, "m")
-    commits = oc.OffsetCommitRequest(group, -1, "", topics=[oc.OffsetCommitRequestTopic(group, partitions=[part])])
+    part = offset_commit.OffsetCommitRequestPartition(0, 3, -1, "m")
+    commits = offset_commit.OffsetCommitRequest(
+        group, -1, "", topics=[offset_commit.OffsetCommitRequestTopic(group, partitions=[part])]
+    )
     stage.call("a commit", ApiKey.OFFSET_COMMIT, 9, commits)
-    query = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group, topics=None)])
+    query = offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group, topics=None)])
     stage.call("positions", ApiKey.OFFSET_FETCH, 9, query)
 
 
@@ -119,26 +132,40 @@ class _States:
         self.stage.call(f"initialize {label}", ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request)
 
     def read(self, label: str, leader_epoch: int = 0, partition: int = 0) -> None:
-        rows = [rs.ReadStateData(self.topic, [rs.PartitionData(partition, leader_epoch)])]
-        request = rs.ReadShareGroupStateRequest(self.group, rows)
+        rows = [
+            read_share_group_state.ReadStateData(
+                self.topic, [read_share_group_state.PartitionData(partition, leader_epoch)]
+            )
+        ]
+        request = read_share_group_state.ReadShareGroupStateRequest(self.group, rows)
         self.stage.call(f"read {label}", ApiKey.READ_SHARE_GROUP_STATE, 0, request)
 
     def write(self, label: str, *rows: tuple[int, int, int, int], version: int = 1, **fields: Any) -> None:
         text = {"partition": 0, "state_epoch": 1, "leader_epoch": 0, "start_offset": -1, **fields}
         if version < 1:
             text.pop("delivery_complete_count", None)
-        part = ws.PartitionData(**text, state_batches=[ws.StateBatch(*row) for row in rows])
-        request = ws.WriteShareGroupStateRequest(self.group, [ws.WriteStateData(self.topic, [part])])
+        part = write_share_group_state.PartitionData(
+            **text, state_batches=[write_share_group_state.StateBatch(*row) for row in rows]
+        )
+        request = write_share_group_state.WriteShareGroupStateRequest(
+            self.group, [write_share_group_state.WriteStateData(self.topic, [part])]
+        )
         self.stage.call(f"write {label}", ApiKey.WRITE_SHARE_GROUP_STATE, version, request)
 
     def sum_up(self, label: str, leader_epoch: int = -1, partition: int = 0, version: int = 1) -> None:
-        rows = [su.ReadStateSummaryData(self.topic, [su.PartitionData(partition, leader_epoch)])]
-        request = su.ReadShareGroupStateSummaryRequest(self.group, rows)
+        rows = [
+            read_share_group_state_summary.ReadStateSummaryData(
+                self.topic, [read_share_group_state_summary.PartitionData(partition, leader_epoch)]
+            )
+        ]
+        request = read_share_group_state_summary.ReadShareGroupStateSummaryRequest(self.group, rows)
         self.stage.call(f"sum up {label}", ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, version, request)
 
     def delete(self, label: str, partition: int = 0) -> None:
-        rows = [ds.DeleteStateData(self.topic, [ds.PartitionData(partition)])]
-        request = ds.DeleteShareGroupStateRequest(self.group, rows)
+        rows = [
+            delete_share_group_state.DeleteStateData(self.topic, [delete_share_group_state.PartitionData(partition)])
+        ]
+        request = delete_share_group_state.DeleteShareGroupStateRequest(self.group, rows)
         self.stage.call(f"delete {label}", ApiKey.DELETE_SHARE_GROUP_STATE, 0, request)
 
 
@@ -146,13 +173,20 @@ def _coordinated(stage: ScenarioSession, g: str, own: bytes) -> None:
     """Find the coordinator of a share partition, and wait until it is loaded."""
     key = f"{g}:{_text(own)}:0"
     peer = stage["a"]
-    request = fc.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
+    request = find_coordinator.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
     wait_until(lambda: not peer.call(ApiKey.FIND_COORDINATOR, 6, request).coordinators[0].error_code)
     for bad in ("x", f"{g}:{_text(own)}", f"{g}:x:0", f"{g}:{_text(own)}:y", f":{_text(own)}:0"):
-        odd = fc.FindCoordinatorRequest(key_type=2, coordinator_keys=[bad])
+        odd = find_coordinator.FindCoordinatorRequest(key_type=2, coordinator_keys=[bad])
         answer = peer.call(ApiKey.FIND_COORDINATOR, 6, odd)
         stage.record_normalized("who coordinates it", [row.error_code for row in answer.coordinators])
-    rows = su.ReadShareGroupStateSummaryRequest(g, [su.ReadStateSummaryData(own, [su.PartitionData(0, -1)])])
+    rows = read_share_group_state_summary.ReadShareGroupStateSummaryRequest(
+        g,
+        [
+            read_share_group_state_summary.ReadStateSummaryData(
+                own, [read_share_group_state_summary.PartitionData(0, -1)]
+            )
+        ],
+    )
 
     def is_loaded() -> bool:
         row = peer.call(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 1, rows).results[0].partitions[0]
@@ -210,7 +244,7 @@ def share_states(stage: ScenarioSession) -> None:
     nowhere.initialize("in a topic that is none", 1)
     nowhere.read("in a topic that is none")
     nowhere.delete("in a topic that is none")
-    gone = dt.DeleteTopicsRequest([dt.DeleteTopicState(g)], timeout_ms=10_000)
+    gone = delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState(g)], timeout_ms=10_000)
     stage.call("the topic goes", ApiKey.DELETE_TOPICS, 6, gone)
 
 

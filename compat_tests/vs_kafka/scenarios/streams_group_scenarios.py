@@ -8,72 +8,86 @@ from compat_tests.support.raw_client import wait_until
 from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import delete_groups as dgr
-from ottla.wire.messages import describe_groups as dg
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import list_groups as ls
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_fetch as of
-from ottla.wire.messages import streams_group_describe as sd
-from ottla.wire.messages import streams_group_heartbeat as hb
+from ottla.wire.messages import (
+    describe_groups,
+    find_coordinator,
+    incremental_alter_configs,
+    join_group,
+    list_groups,
+    offset_commit,
+    offset_fetch,
+    streams_group_describe,
+    streams_group_heartbeat,
+)
 
 GROUP = 32
 BEAT, DESCRIBE = ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE
 
 
-def _info(name: str, partitions: int = 0, *configs: tuple[str, str]) -> hb.TopicInfo:
-    return hb.TopicInfo(name, partitions, 0, [hb.KeyValue(*config) for config in configs])
+def _info(name: str, partitions: int = 0, *configs: tuple[str, str]) -> streams_group_heartbeat.TopicInfo:
+    return streams_group_heartbeat.TopicInfo(
+        name, partitions, 0, [streams_group_heartbeat.KeyValue(*config) for config in configs]
+    )
 
 
-def _tasks(**tasks: list[int]) -> list[hb.StreamsGroupHeartbeatRequestTaskIds]:
-    return [hb.StreamsGroupHeartbeatRequestTaskIds(name[1:], numbers) for name, numbers in tasks.items()]
+def _tasks(**tasks: list[int]) -> list[streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds]:
+    return [
+        streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds(name[1:], numbers)
+        for name, numbers in tasks.items()
+    ]
 
 
-def _owned(expected: Any) -> list[hb.StreamsGroupHeartbeatRequestTaskIds]:
-    return [hb.StreamsGroupHeartbeatRequestTaskIds(row.subtopology_id, row.partitions) for row in expected]
+def _owned(expected: Any) -> list[streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds]:
+    return [
+        streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds(row.subtopology_id, row.partitions)
+        for row in expected
+    ]
 
 
-READS = hb.Topology(0, [hb.Subtopology("0", ["streams-in"])])
-COUNTS = hb.Topology(
+READS = streams_group_heartbeat.Topology(0, [streams_group_heartbeat.Subtopology("0", ["streams-in"])])
+COUNTS = streams_group_heartbeat.Topology(
     0,
     [
-        hb.Subtopology("0", ["streams-in"], [], [], ["streams-by-word"]),
-        hb.Subtopology(
+        streams_group_heartbeat.Subtopology("0", ["streams-in"], [], [], ["streams-by-word"]),
+        streams_group_heartbeat.Subtopology(
             "1",
             ["streams-more"],
             [],
             [_info("streams-log", 0, ("cleanup.policy", "compact"), ("segment.bytes", "52428800"))],
             [],
             [_info("streams-by-word", 0, ("retention.ms", "-1"))],
-            [hb.CopartitionGroup([0], [], [0])],
+            [streams_group_heartbeat.CopartitionGroup([0], [], [0])],
         ),
     ],
 )
 
 
-def _join(group: str, member: str, topology: hb.Topology | None = READS, **fields: Any) -> Any:
+def _join(group: str, member: str, topology: streams_group_heartbeat.Topology | None = READS, **fields: Any) -> Any:
     text = {"rebalance_timeout_ms": 60_000, "process_id": f"process-{member}", "topology": topology}
     text |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-    return hb.StreamsGroupHeartbeatRequest(**{"group_id": group, "member_id": member, **text, **fields})
+    return streams_group_heartbeat.StreamsGroupHeartbeatRequest(
+        **{"group_id": group, "member_id": member, **text, **fields}
+    )
 
 
 def _beat(group: str, member: str, epoch: int, active: Any = None, standby: Any = (), **fields: Any) -> Any:
     tasks = {} if active is None else {"active_tasks": active, "standby_tasks": list(standby), "warmup_tasks": []}
-    return hb.StreamsGroupHeartbeatRequest(group, member, epoch, **{**tasks, **fields})
+    return streams_group_heartbeat.StreamsGroupHeartbeatRequest(group, member, epoch, **{**tasks, **fields})
 
 
 def _ready(stage: ScenarioSession, group: str, **settings: str) -> None:
     """Create a group without delays for members and assignments."""
     text = {"streams_initial_rebalance_delay_ms": "0", "streams_assignment_interval_ms": "0", **settings}
-    rows = [ia.AlterableConfig(name.replace("_", "."), 0, value) for name, value in text.items()]
-    request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group, rows)])
+    rows = [incremental_alter_configs.AlterableConfig(name.replace("_", "."), 0, value) for name, value in text.items()]
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(GROUP, group, rows)]
+    )
     stage.call(f"settings of {group}", ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
     peer = stage["a"]
 
     def is_led() -> bool:
-        peer.call(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(coordinator_keys=[group]))
-        row = peer.call(DESCRIBE, 0, sd.StreamsGroupDescribeRequest([group])).groups[0]
+        peer.call(ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest(coordinator_keys=[group]))
+        row = peer.call(DESCRIBE, 0, streams_group_describe.StreamsGroupDescribeRequest([group])).groups[0]
         return row.error_code not in (14, 15, 16)
 
     wait_until(is_led)
@@ -81,12 +95,16 @@ def _ready(stage: ScenarioSession, group: str, **settings: str) -> None:
 
 
 def _look(stage: ScenarioSession, group: str, when: str) -> None:
-    stage.call(f"describe {when}", DESCRIBE, 0, sd.StreamsGroupDescribeRequest([group], True), "looker")
+    stage.call(
+        f"describe {when}", DESCRIBE, 0, streams_group_describe.StreamsGroupDescribeRequest([group], True), "looker"
+    )
 
 
 def _commit(group: str, epoch: int, member: str, topic: str = "streams-in", partition: int = 0) -> Any:
-    part = oc.OffsetCommitRequestPartition(partition, 3, -1, "m")
-    return oc.OffsetCommitRequest(group, epoch, member, topics=[oc.OffsetCommitRequestTopic(topic, partitions=[part])])
+    part = offset_commit.OffsetCommitRequestPartition(partition, 3, -1, "m")
+    return offset_commit.OffsetCommitRequest(
+        group, epoch, member, topics=[offset_commit.OffsetCommitRequestTopic(topic, partitions=[part])]
+    )
 
 
 def streams_refusals(stage: ScenarioSession) -> None:
@@ -113,11 +131,13 @@ def streams_refusals(stage: ScenarioSession) -> None:
         "gone for a while": {"member_epoch": -2},
         "an epoch below all": {"member_epoch": -3},
         "a topology of who goes on": {"member_epoch": 1},
-        "tags named twice": {"client_tags": [hb.KeyValue("k", "1"), hb.KeyValue("k", "2")]},
+        "tags named twice": {
+            "client_tags": [streams_group_heartbeat.KeyValue("k", "1"), streams_group_heartbeat.KeyValue("k", "2")]
+        },
     }
     for name, fields in odd.items():
         stage.call(name, BEAT, 0, _join(g, "a", **fields))
-    sub = hb.Subtopology
+    sub = streams_group_heartbeat.Subtopology
     topologies = {
         "a regular expression": [sub("0", ["streams-in"], ["s.*"])],
         "a sized changelog": [sub("0", ["streams-in"], [], [_info("log", 3)])],
@@ -126,12 +146,14 @@ def streams_refusals(stage: ScenarioSession) -> None:
         "a loop": [sub("0", [], [], [], ["r"], [_info("r")])],
         "nobody writes it": [sub("0", ["streams-in"], [], [], [], [_info("r")])],
         "no sources": [sub("0")],
-        "a place beyond the list": [sub("0", ["streams-in"], copartition_groups=[hb.CopartitionGroup([4])])],
+        "a place beyond the list": [
+            sub("0", ["streams-in"], copartition_groups=[streams_group_heartbeat.CopartitionGroup([4])])
+        ],
         "named twice": [sub("0", ["streams-in"]), sub("0", ["streams-in"])],
     }
     for name, rows in topologies.items():
-        stage.call(name, BEAT, 0, _join(g, "a", hb.Topology(0, rows)))
-    stage.call("an epoch below zero", BEAT, 0, _join(g, "a", hb.Topology(-1, READS.subtopologies)))
+        stage.call(name, BEAT, 0, _join(g, "a", streams_group_heartbeat.Topology(0, rows)))
+    stage.call("an epoch below zero", BEAT, 0, _join(g, "a", streams_group_heartbeat.Topology(-1, READS.subtopologies)))
     _look(stage, g, "still nothing")
 
 
@@ -140,7 +162,9 @@ def streams_tasks(stage: ScenarioSession) -> None:
     stage.topic("streams-in", 3)
     g = "streams-tasks"
     _ready(stage, g)
-    stage.call("a joins", BEAT, 0, _join(g, "a", rack_id="r", client_tags=[hb.KeyValue("zone", "z")]))
+    stage.call(
+        "a joins", BEAT, 0, _join(g, "a", rack_id="r", client_tags=[streams_group_heartbeat.KeyValue("zone", "z")])
+    )
     _look(stage, g, "one member")
     stage.call("a goes on", BEAT, 0, _beat(g, "a", 2, _tasks(_0=[0, 1, 2])))
     stage.call("b joins", BEAT, 0, _join(g, "b"))
@@ -160,7 +184,7 @@ def streams_tasks(stage: ScenarioSession) -> None:
     stage.call("a task that is none", BEAT, 0, _beat(g, "a", 3, _tasks(_0=[3])))
     stage.call("a subtopology that is none", BEAT, 0, _beat(g, "a", 3, _tasks(_1=[0])))
     stage.call("another topology", BEAT, 0, _join(g, "c", COUNTS))
-    stage.call("a later topology", BEAT, 0, _join(g, "c", hb.Topology(1, READS.subtopologies)))
+    stage.call("a later topology", BEAT, 0, _join(g, "c", streams_group_heartbeat.Topology(1, READS.subtopologies)))
     for name, epoch, identity in (
         ("own", 3, "a"),
         ("old", 2, "a"),
@@ -172,12 +196,14 @@ def streams_tasks(stage: ScenarioSession) -> None:
     stage.call("commit in an old version", ApiKey.OFFSET_COMMIT, 8, _commit(g, 3, "a"))
     stage.call("commit from outside", ApiKey.OFFSET_COMMIT, 9, _commit(g, -1, ""))
     for name, member, epoch in (("a", "a", 3), ("stale", "a", 1), ("nobody", "x", 3), ("from outside", None, -1)):
-        request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(g, member, epoch)])
+        request = offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(g, member, epoch)])
         stage.call(f"positions, {name}", ApiKey.OFFSET_FETCH, 9, request)
     for states, types in (([], ["streams"]), (["Stable"], ["STREAMS"]), (["not_ready"], ["streams"])):
-        stage.call(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types))
-    stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([g]))
-    classic = j.JoinGroupRequest(g, 30_000, 60_000, "", None, "consumer", [j.JoinGroupRequestProtocol("range", b"")])
+        stage.call(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, list_groups.ListGroupsRequest(states, types))
+    stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, describe_groups.DescribeGroupsRequest([g]))
+    classic = join_group.JoinGroupRequest(
+        g, 30_000, 60_000, "", None, "consumer", [join_group.JoinGroupRequestProtocol("range", b"")]
+    )
     stage.call("a classic member", ApiKey.JOIN_GROUP, 9, classic)
     stage.call("delete while alive", ApiKey.DELETE_GROUPS, 2, dgr.DeleteGroupsRequest([g]))
     stage.call("a wants the end", BEAT, 0, _beat(g, "a", 3, shutdown_application=True))
@@ -197,10 +223,10 @@ def streams_topics(stage: ScenarioSession) -> None:
     stage.topic("streams-in", 3)
     g = "streams-topics"
     _ready(stage, g, streams_num_standby_replicas="1")
-    end = hb.StreamsGroupHeartbeatRequestEndpoint("here", 7)
+    end = streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("here", 7)
     stage.call("a joins", BEAT, 0, _join(g, "a", COUNTS, endpoint_information_epoch=-1))
     _look(stage, g, "not ready")
-    stage.call("list not ready", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(["not_ready"], ["streams"]))
+    stage.call("list not ready", ApiKey.LIST_GROUPS, 5, list_groups.ListGroupsRequest(["not_ready"], ["streams"]))
     stage.topic("streams-more", 2)
     peer = stage["a"]
 
@@ -208,7 +234,7 @@ def streams_topics(stage: ScenarioSession) -> None:
         return peer.call(BEAT, 0, _beat(g, "a", describe().members[0].member_epoch, []))
 
     def describe() -> Any:
-        return peer.call(DESCRIBE, 0, sd.StreamsGroupDescribeRequest([g])).groups[0]
+        return peer.call(DESCRIBE, 0, streams_group_describe.StreamsGroupDescribeRequest([g])).groups[0]
 
     wait_until(lambda: not answers().status)
     row = describe()
@@ -223,7 +249,7 @@ def streams_topics(stage: ScenarioSession) -> None:
             response = peer.call(BEAT, 0, _beat(g, name, epoch_of(describe(), name), has if name == "a" else None))
             if name == "a" and response.active_tasks is not None:
                 has = [
-                    hb.StreamsGroupHeartbeatRequestTaskIds(x.subtopology_id, x.partitions)
+                    streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds(x.subtopology_id, x.partitions)
                     for x in response.active_tasks
                 ]
         stage.record(f"after round {round_}", sorted_by_id(describe()))

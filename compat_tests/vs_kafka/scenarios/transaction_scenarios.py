@@ -9,18 +9,20 @@ from typing import Any
 from compat_tests.support.raw_client import wait_until
 from compat_tests.vs_kafka.scenarios.scenario_session import BASE_MS, ScenarioSession
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import add_offsets_to_txn as ao
-from ottla.wire.messages import add_partitions_to_txn as ap
-from ottla.wire.messages import describe_producers as dp
-from ottla.wire.messages import describe_transactions as dt
-from ottla.wire.messages import end_txn as e
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import list_transactions as lt
-from ottla.wire.messages import produce as p
-from ottla.wire.messages import update_features as uf
+from ottla.wire.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    produce,
+    update_features,
+)
+from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.record_batch import batch_header
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
@@ -43,7 +45,7 @@ class TransactionScenario:
     ) -> ProducerIdAndEpoch:
         """Initialize a producer; return the response."""
         name = self.name if name is None else name
-        request = ip.InitProducerIdRequest(name, ms, *(client if version >= 3 else ()))
+        request = init_producer_id.InitProducerIdRequest(name, ms, *(client if version >= 3 else ()))
         found = self.stage.call(label, ApiKey.INIT_PRODUCER_ID, version, request)
         return found.producer_id, found.producer_epoch
 
@@ -51,17 +53,24 @@ class TransactionScenario:
         self, label: str, client: ProducerIdAndEpoch, *parts: tuple[str, int], version: int = 3, name: str | None = None
     ) -> None:
         """Add partitions as a producer."""
-        topics = [ap.AddPartitionsToTxnTopic(x, [n for y, n in parts if x == y]) for x in sorted({x for x, _ in parts})]
-        request = ap.AddPartitionsToTxnRequest([], self.name if name is None else name, *client, topics)
+        topics = [
+            add_partitions_to_txn.AddPartitionsToTxnTopic(x, [n for y, n in parts if x == y])
+            for x in sorted({x for x, _ in parts})
+        ]
+        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
+            [], self.name if name is None else name, *client, topics
+        )
         self.stage.call(label, ApiKey.ADD_PARTITIONS_TO_TXN, version, request)
 
     def add_partitions_as_broker(
         self, label: str, client: ProducerIdAndEpoch, *numbers: int, verify: bool, version: int = 5
     ) -> None:
         """Add partitions of the topic as a broker, or verify them."""
-        topics = [ap.AddPartitionsToTxnTopic(self.topic, list(numbers))]
-        one = ap.AddPartitionsToTxnTransaction(self.name, *client, verify, topics)
-        self.stage.call(label, ApiKey.ADD_PARTITIONS_TO_TXN, version, ap.AddPartitionsToTxnRequest([one]))
+        topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(self.topic, list(numbers))]
+        one = add_partitions_to_txn.AddPartitionsToTxnTransaction(self.name, *client, verify, topics)
+        self.stage.call(
+            label, ApiKey.ADD_PARTITIONS_TO_TXN, version, add_partitions_to_txn.AddPartitionsToTxnRequest([one])
+        )
 
     def add_partition_at_level(self, label: str, client: ProducerIdAndEpoch, number: int) -> None:
         """Add a partition as it is done at this level. At 0 Kafka fails with partitions that brokers add."""
@@ -74,13 +83,13 @@ class TransactionScenario:
         self, label: str, client: ProducerIdAndEpoch, *, commits: bool, version: int = 5, name: str | None = None
     ) -> ProducerIdAndEpoch:
         """End the transaction; return the producer's id and epoch, once its markers are written."""
-        request = e.EndTxnRequest(self.name if name is None else name, *client, commits)
+        request = end_txn.EndTxnRequest(self.name if name is None else name, *client, commits)
         found = self.stage.call(label, ApiKey.END_TXN, version, request)
         self.wait_until_complete()
         return (found.producer_id, found.producer_epoch) if found.producer_epoch >= 0 else client
 
     def _state(self) -> Any:
-        request = dt.DescribeTransactionsRequest([self.name])
+        request = describe_transactions.DescribeTransactionsRequest([self.name])
         return self.stage["a"].call(ApiKey.DESCRIBE_TRANSACTIONS, 0, request).transaction_states[0]
 
     def wait_until_complete(self) -> None:
@@ -90,7 +99,7 @@ class TransactionScenario:
 
     def describe(self, label: str) -> None:
         """Describe the transaction."""
-        request = dt.DescribeTransactionsRequest([self.name])
+        request = describe_transactions.DescribeTransactionsRequest([self.name])
         answer = self.stage["a"].call(ApiKey.DESCRIBE_TRANSACTIONS, 0, request)
         for topic in answer.transaction_states[0].topics:
             topic.partitions.sort()
@@ -98,7 +107,7 @@ class TransactionScenario:
 
     def list_transactions(self, label: str, version: int = 2, **filters: Any) -> None:
         """List transactions with these filters."""
-        self.stage.call(label, ApiKey.LIST_TRANSACTIONS, version, lt.ListTransactionsRequest(**filters))
+        self.stage.call(label, ApiKey.LIST_TRANSACTIONS, version, ListTransactionsRequest(**filters))
 
     def write(self, label: str, client: ProducerIdAndEpoch, sequence: int, version: int, number: int = 0) -> None:
         """Write a record of the transaction."""
@@ -109,21 +118,23 @@ class TransactionScenario:
             producer_epoch=client[1],
             base_sequence=sequence,
         )
-        data = p.TopicProduceData(self.topic, partition_data=[p.PartitionProduceData(number, raw)])
-        self.stage.call(label, ApiKey.PRODUCE, version, p.ProduceRequest(self.name, -1, 10_000, [data]))
+        data = produce.TopicProduceData(self.topic, partition_data=[produce.PartitionProduceData(number, raw)])
+        self.stage.call(label, ApiKey.PRODUCE, version, produce.ProduceRequest(self.name, -1, 10_000, [data]))
 
     def describe_offsets(self, label: str) -> None:
         """Describe the readable end of each isolation level, and the producers."""
         for isolation in (0, 1):
-            rows = [lo.ListOffsetsTopic(self.topic, [lo.ListOffsetsPartition(0, -1, -1)])]
-            self.stage.call(f"{label}: {isolation}", ApiKey.LIST_OFFSETS, 8, lo.ListOffsetsRequest(-1, isolation, rows))
-        part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
-        request = f.FetchRequest(
+            rows = [list_offsets.ListOffsetsTopic(self.topic, [list_offsets.ListOffsetsPartition(0, -1, -1)])]
+            self.stage.call(
+                f"{label}: {isolation}", ApiKey.LIST_OFFSETS, 8, list_offsets.ListOffsetsRequest(-1, isolation, rows)
+            )
+        part = fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = fetch.FetchRequest(
             max_wait_ms=0,
             min_bytes=1,
             max_bytes=1 << 20,
             isolation_level=1,
-            topics=[f.FetchTopic(self.topic, b"", [part])],
+            topics=[fetch.FetchTopic(self.topic, b"", [part])],
         )
         row = self.stage["a"].call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
         ids: dict[int, int] = {}
@@ -137,8 +148,8 @@ def _level(stage: ScenarioSession, level: int) -> None:
     """Set transaction.version, up or down."""
 
     def request_of(kind: int) -> Any:
-        update = uf.FeatureUpdateKey("transaction.version", level, upgrade_type=kind)
-        return stage["a"].call(ApiKey.UPDATE_FEATURES, 1, uf.UpdateFeaturesRequest(10_000, [update]))
+        update = update_features.FeatureUpdateKey("transaction.version", level, upgrade_type=kind)
+        return stage["a"].call(ApiKey.UPDATE_FEATURES, 1, update_features.UpdateFeaturesRequest(10_000, [update]))
 
     codes = {request_of(kind).error_code for kind in (1, 2)}
     stage.record_normalized(f"transaction.version {level}", 0 in codes)
@@ -148,16 +159,16 @@ def _level(stage: ScenarioSession, level: int) -> None:
 def _ready(stage: ScenarioSession, name: str) -> None:
     """Wait until the coordinator of the id responds, and that of the unknown id."""
     for each in (name, "unheard-of"):
-        requested = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=[each])
+        requested = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=[each])
         wait_until(
             lambda requested=requested: (
                 not stage["a"].call(ApiKey.FIND_COORDINATOR, 4, requested).coordinators[0].error_code
             )
         )
-        describe = dt.DescribeTransactionsRequest([each])
+        describe = describe_transactions.DescribeTransactionsRequest([each])
         found = partial(stage["a"].call, ApiKey.DESCRIBE_TRANSACTIONS, 0, describe)
         wait_until(lambda found=found: found().transaction_states[0].error_code == 105)
-    ids = ip.InitProducerIdRequest(None, 60_000)
+    ids = init_producer_id.InitProducerIdRequest(None, 60_000)
     wait_until(lambda: not stage["a"].call(ApiKey.INIT_PRODUCER_ID, 4, ids).error_code)
 
 
@@ -197,11 +208,16 @@ def _additions(t: TransactionScenario, client: ProducerIdAndEpoch) -> None:
     t.add_partitions_as_broker("another id", (pid + 1, epoch), 0, verify=True)
     t.add_partition_at_level("brokers add one", client, 1)
     for version in (0, 1, 2, 3, 4):
-        request = ao.AddOffsetsToTxnRequest(t.name, pid, epoch + 1, "a group")
+        request = add_offsets_to_txn.AddOffsetsToTxnRequest(t.name, pid, epoch + 1, "a group")
         t.stage.call(f"offsets of another epoch v{version}", ApiKey.ADD_OFFSETS_TO_TXN, version, request)
-    t.stage.call("no name", ApiKey.ADD_OFFSETS_TO_TXN, 4, ao.AddOffsetsToTxnRequest("", pid, epoch, "a group"))
     t.stage.call(
-        "no such id", ApiKey.ADD_OFFSETS_TO_TXN, 4, ao.AddOffsetsToTxnRequest("unheard-of", pid, epoch, "a group")
+        "no name", ApiKey.ADD_OFFSETS_TO_TXN, 4, add_offsets_to_txn.AddOffsetsToTxnRequest("", pid, epoch, "a group")
+    )
+    t.stage.call(
+        "no such id",
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        4,
+        add_offsets_to_txn.AddOffsetsToTxnRequest("unheard-of", pid, epoch, "a group"),
     )
     t.describe("both are in")
 
@@ -269,7 +285,7 @@ def _records(t: TransactionScenario, client: ProducerIdAndEpoch) -> None:
     t.add_partitions("told", client, (t.topic, 0))
     t.write("now it may", client, 0, 11)
     t.describe_offsets("in the middle")
-    request = dp.DescribeProducersRequest([dp.TopicRequest(t.topic, [0])])
+    request = describe_producers.DescribeProducersRequest([describe_producers.TopicRequest(t.topic, [0])])
     row = t.stage["a"].call(ApiKey.DESCRIBE_PRODUCERS, 0, request).topics[0].partitions[0]
     found = [(x.producer_epoch, x.last_sequence, x.current_txn_start_offset >= 0) for x in row.active_producers]
     t.stage.record_normalized("who writes", found)

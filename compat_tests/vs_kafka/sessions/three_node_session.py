@@ -15,20 +15,23 @@ from compat_tests.vs_kafka.sessions.quorum_session import quorum, registration
 from ottla.tools.dump import to_json_value
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID, Message
-from ottla.wire.messages import alter_partition as ap
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import describe_quorum as dq
-from ottla.wire.messages import describe_topic_partitions as dt
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import incremental_alter_configs as ic
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import list_partition_reassignments as lr
-from ottla.wire.messages import metadata as md
-from ottla.wire.messages import offset_for_leader_epoch as oe
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import alter_partition, alter_partition_reassignments, create_partitions, create_topics, fetch
+from ottla.wire.messages import incremental_alter_configs as config_changes
+from ottla.wire.messages import offset_for_leader_epoch as leader_epochs
+from ottla.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+)
+from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 BROKERS = (1, 2, 3)
 METADATA_TOPIC = "__cluster_metadata"
@@ -107,8 +110,8 @@ class ThreeNodeSession:
 
     def quorum(self) -> Any:
         """Return the quorum as a broker describes it."""
-        wanted = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
-        answer = self.call_unrecorded(1, ApiKey.DESCRIBE_QUORUM, 2, dq.DescribeQuorumRequest([wanted]))
+        wanted = DescribeQuorumRequestTopicData(METADATA_TOPIC, [DescribeQuorumRequestPartitionData(0)])
+        answer = self.call_unrecorded(1, ApiKey.DESCRIBE_QUORUM, 2, DescribeQuorumRequest([wanted]))
         return answer.topics[0].partitions[0]
 
     def _record_call(self, label: str, role: str, node: int, key: ApiKey, version: int, body: Message) -> Any:
@@ -128,9 +131,9 @@ class ThreeNodeSession:
 
     def create_topic(self, name: str, replicas: list[list[int]], **settings: str) -> None:
         """Create a topic with the given replicas."""
-        rows = [ct.CreatableReplicaAssignment(number, to) for number, to in enumerate(replicas)]
-        configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
-        request = ct.CreateTopicsRequest([ct.CreatableTopic(name, -1, -1, rows, configs)], 10_000)
+        rows = [create_topics.CreatableReplicaAssignment(number, to) for number, to in enumerate(replicas)]
+        configs = [create_topics.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
+        request = create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, -1, -1, rows, configs)], 10_000)
         answer = self.call(f"make {name}", 2, ApiKey.CREATE_TOPICS, 7, request)
         assert answer.topics[0].error_code == 0
         self.topic_ids[name] = answer.topics[0].topic_id
@@ -143,7 +146,7 @@ class ThreeNodeSession:
 
     def partitions(self, node: int, name: str) -> list[Any]:
         """Return a topic's partitions in the metadata of a broker."""
-        request = dt.DescribeTopicPartitionsRequest([dt.TopicRequest(name)])
+        request = DescribeTopicPartitionsRequest([TopicRequest(name)])
         answer = self.call_unrecorded(node, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
         return sorted(answer.topics[0].partitions, key=lambda row: int(row.partition_index))
 
@@ -162,23 +165,26 @@ class ThreeNodeSession:
     def record_partitions(self, label: str, name: str) -> None:
         """Record a topic's partitions: equal at each broker once stable."""
         self.wait_until_current()
-        request = dt.DescribeTopicPartitionsRequest([dt.TopicRequest(name)])
+        request = DescribeTopicPartitionsRequest([TopicRequest(name)])
         for node in BROKERS:
             self.call(label, node, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
 
     def elect(self, label: str, kind: int, name: str, partitions: list[int], version: int = 2) -> None:
         """Run an election, and record the topic afterwards."""
-        request = el.ElectLeadersRequest(kind, [el.TopicPartitions(name, partitions)], 10_000)
+        request = ElectLeadersRequest(kind, [TopicPartitions(name, partitions)], 10_000)
         self.call(label, 2, ApiKey.ELECT_LEADERS, version, request)
 
     def reassign(
         self, label: str, name: str, to: dict[int, list[int] | None], version: int = 1, change: bool = True
     ) -> None:
         """Run a reassignment, and wait until it has completed."""
-        rows = [ar.ReassignablePartition(number, replicas) for number, replicas in to.items()]
-        request = ar.AlterPartitionReassignmentsRequest(10_000, change, [ar.ReassignableTopic(name, rows)])
+        rows = [
+            alter_partition_reassignments.ReassignablePartition(number, replicas) for number, replicas in to.items()
+        ]
+        topics = [alter_partition_reassignments.ReassignableTopic(name, rows)]
+        request = alter_partition_reassignments.AlterPartitionReassignmentsRequest(10_000, change, topics)
         self.call(label, 2, ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, request)
-        under_way = lr.ListPartitionReassignmentsRequest(10_000, None)
+        under_way = ListPartitionReassignmentsRequest(10_000, None)
         wait_until(lambda: not self.call_unrecorded(2, ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, under_way).topics)
 
 
@@ -216,8 +222,8 @@ def elections(three: ThreeNodeSession) -> None:
     three.record_partitions("all elected", "e")
     three.elect("unclean with a leader", 1, "e", [0])
     three.elect("nowhere", 0, "nowhere", [0])
-    three.call("all", 2, ApiKey.ELECT_LEADERS, 2, el.ElectLeadersRequest(0, None, 10_000))
-    three.call("none", 2, ApiKey.ELECT_LEADERS, 2, el.ElectLeadersRequest(0, [], 10_000))
+    three.call("all", 2, ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(0, None, 10_000))
+    three.call("none", 2, ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(0, [], 10_000))
 
 
 def reassignments(three: ThreeNodeSession) -> None:
@@ -242,10 +248,8 @@ def reassignments(three: ThreeNodeSession) -> None:
     three.reassign("an older version", "m", {0: [2, 1]}, version=0)
     three.reassign("nowhere", "nowhere", {0: [1]})
     three.record_partitions("in the end", "m")
-    for topics in (None, [], [lr.ListPartitionReassignmentsTopics("m", [0, 9])]):
-        three.call(
-            "list", 2, ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, lr.ListPartitionReassignmentsRequest(10_000, topics)
-        )
+    for topics in (None, [], [ListPartitionReassignmentsTopics("m", [0, 9])]):
+        three.call("list", 2, ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest(10_000, topics))
 
 
 def topic_creation(three: ThreeNodeSession) -> None:
@@ -261,9 +265,11 @@ def topic_creation(three: ThreeNodeSession) -> None:
         ("no copies", {}, 1, 0),
         ("no partitions", {}, 0, 3),
     ):
-        assigned = [ct.CreatableReplicaAssignment(number, to) for number, to in rows.items()]
+        assigned = [create_topics.CreatableReplicaAssignment(number, to) for number, to in rows.items()]
         for dry in (True, False):
-            request = ct.CreateTopicsRequest([ct.CreatableTopic("c", count, factor, assigned)], 10_000, dry)
+            request = create_topics.CreateTopicsRequest(
+                [create_topics.CreatableTopic("c", count, factor, assigned)], 10_000, dry
+            )
             three.call(name, 2, ApiKey.CREATE_TOPICS, 6, request)
     three.create_topic("grows", [[1, 2]])
     for name, count, to in (
@@ -273,8 +279,10 @@ def topic_creation(three: ThreeNodeSession) -> None:
         ("no such broker", 2, [[1, 9]]),
         ("where it says", 2, [[3, 1]]),
     ):
-        more = None if to is None else [cp.CreatePartitionsAssignment(x) for x in to]
-        request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("grows", count, more)], 10_000)
+        more = None if to is None else [create_partitions.CreatePartitionsAssignment(x) for x in to]
+        request = create_partitions.CreatePartitionsRequest(
+            [create_partitions.CreatePartitionsTopic("grows", count, more)], 10_000
+        )
         three.call(name, 2, ApiKey.CREATE_PARTITIONS, 3, request)
     three.record_partitions("grown", "grows")
 
@@ -282,11 +290,11 @@ def topic_creation(three: ThreeNodeSession) -> None:
 def metadata(three: ThreeNodeSession) -> None:
     """Record the metadata of each broker."""
     for version in range(14):
-        topics = [md.MetadataRequestTopic(name="e"), md.MetadataRequestTopic(name="nowhere")]
+        topics = [MetadataRequestTopic(name="e"), MetadataRequestTopic(name="nowhere")]
         for node in (1, 3):
-            request = md.MetadataRequest(topics, allow_auto_topic_creation=version < 4)
+            request = MetadataRequest(topics, allow_auto_topic_creation=version < 4)
             three.call(
-                "topics", node, ApiKey.METADATA, version, request if version >= 4 else md.MetadataRequest(topics[:1])
+                "topics", node, ApiKey.METADATA, version, request if version >= 4 else MetadataRequest(topics[:1])
             )
 
 
@@ -295,15 +303,15 @@ def metadata(three: ThreeNodeSession) -> None:
 
 def _produced(version: int, three: ThreeNodeSession, index: int, acks: int) -> Message:
     ident = three.topic_ids["e"] if version >= 13 else ZERO_UUID
-    topic = p.TopicProduceData("e", ident, [p.PartitionProduceData(index, batch())])
-    return p.ProduceRequest(None, acks, 10_000, [topic])
+    topic = TopicProduceData("e", ident, [PartitionProduceData(index, batch())])
+    return ProduceRequest(None, acks, 10_000, [topic])
 
 
 def _fetched(version: int, three: ThreeNodeSession, index: int, epoch: int = -1, **more: Any) -> Message:
-    part = f.FetchPartition(index, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1 << 20)
+    part = fetch.FetchPartition(index, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1 << 20)
     ident = three.topic_ids["e"] if version >= 13 else ZERO_UUID
-    topics = [f.FetchTopic("e", ident, [part])]
-    return f.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=topics, **more)
+    topics = [fetch.FetchTopic("e", ident, [part])]
+    return fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=topics, **more)
 
 
 def records(three: ThreeNodeSession) -> None:
@@ -314,8 +322,10 @@ def records(three: ThreeNodeSession) -> None:
     for version in range(3, 14):
         for node, index in ((2, 0), (1, 0), (2, 2), (2, 9)):
             three.call(f"write {index}", node, ApiKey.PRODUCE, version, _produced(version, three, index, -1))
-    alter = ic.AlterConfigsResource(2, "e", [ic.AlterableConfig("min.insync.replicas", 0, "3")])
-    three.call("three copies", 2, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ic.IncrementalAlterConfigsRequest([alter]))
+    alter = config_changes.AlterConfigsResource(2, "e", [config_changes.AlterableConfig("min.insync.replicas", 0, "3")])
+    three.call(
+        "three copies", 2, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, config_changes.IncrementalAlterConfigsRequest([alter])
+    )
     three.wait_until_current()
     for acks in (1, -1, 7):
         three.call(f"acks {acks}", 3, ApiKey.PRODUCE, 11, _produced(11, three, 2, acks))
@@ -327,7 +337,7 @@ def records(three: ThreeNodeSession) -> None:
         for node in (1, 2):
             three.call(f"epoch {epoch}", node, ApiKey.FETCH, 12, _fetched(12, three, 0, epoch))
     for replica, version in ((9, 12), (9, 15), (1, 12), (3, 17)):
-        state = {"replica_state": f.ReplicaState(replica, 7)} if version >= 15 else {"replica_id": replica}
+        state = {"replica_state": fetch.ReplicaState(replica, 7)} if version >= 15 else {"replica_id": replica}
         for epoch in (0, 9):
             three.call(
                 f"as {replica} in {epoch}", 2, ApiKey.FETCH, version, _fetched(version, three, 0, epoch, **state)
@@ -339,23 +349,22 @@ def offsets_and_epochs(three: ThreeNodeSession) -> None:
     """List offsets and epochs, at leaders and other brokers."""
     for version in range(1, 12):
         for node in (1, 2):
-            rows = [lo.ListOffsetsPartition(0, -1, which) for which in (-1, -2)]
+            rows = [ListOffsetsPartition(0, -1, which) for which in (-1, -2)]
             for row in rows:
-                request = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("e", [row])])
+                request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("e", [row])])
                 three.call(f"where {row.timestamp}", node, ApiKey.LIST_OFFSETS, version, request)
     for replica in (-1, -2, 1, 9):
         for epoch in (-1, 0, 9):
-            rows = [lo.ListOffsetsPartition(0, epoch, -1)]
-            request = lo.ListOffsetsRequest(replica, 0, [lo.ListOffsetsTopic("e", rows)])
+            rows = [ListOffsetsPartition(0, epoch, -1)]
+            request = ListOffsetsRequest(replica, 0, [ListOffsetsTopic("e", rows)])
             three.call(f"{replica} in epoch {epoch}", 2, ApiKey.LIST_OFFSETS, 9, request)
     for version in (2, 3, 4):
         for node in (1, 2):
             for current, epoch in ((-1, 0), (-1, 1), (-1, 9), (0, 0), (9, 0)):
-                wanted = [
-                    oe.OffsetForLeaderPartition(0, current, epoch),
-                    oe.OffsetForLeaderPartition(9, current, epoch),
-                ]
-                request = oe.OffsetForLeaderEpochRequest(-1, [oe.OffsetForLeaderTopic("e", wanted)])
+                wanted = [leader_epochs.OffsetForLeaderPartition(number, current, epoch) for number in (0, 9)]
+                request = leader_epochs.OffsetForLeaderEpochRequest(
+                    -1, [leader_epochs.OffsetForLeaderTopic("e", wanted)]
+                )
                 three.call(f"end of {epoch} in {current}", node, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request)
 
 
@@ -363,13 +372,13 @@ def refused_isr_changes(three: ThreeNodeSession) -> None:
     """Send changes of an ISR that the controller refuses."""
     for name, broker, broker_epoch in (("nobody's", 9, 1), ("an old one's", 1, 0)):
         for version in (2, 3):
-            row = ap.AlterPartitionRequestPartitionData(0, 0, partition_epoch=0)
+            row = alter_partition.AlterPartitionRequestPartitionData(0, 0, partition_epoch=0)
             if version == 2:
                 row.new_isr = [1, 2]
             else:
-                row.new_isr_with_epochs = [ap.BrokerState(1, -1), ap.BrokerState(2, -1)]
-            topic = ap.AlterPartitionRequestTopicData(three.topic_ids["e"], [row])
-            request = ap.AlterPartitionRequest(broker, broker_epoch, [topic])
+                row.new_isr_with_epochs = [alter_partition.BrokerState(1, -1), alter_partition.BrokerState(2, -1)]
+            topic = alter_partition.AlterPartitionRequestTopicData(three.topic_ids["e"], [row])
+            request = alter_partition.AlterPartitionRequest(broker, broker_epoch, [topic])
             three.call_active_controller(name, ApiKey.ALTER_PARTITION, version, request)
             three.call_standby_controller(name, ApiKey.ALTER_PARTITION, version, request)
 

@@ -14,12 +14,14 @@ from ottla.runtime.real_env import RealEnv
 from ottla.tools.dump import to_json_value
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import create_acls as ca
-from ottla.wire.messages import create_delegation_token as cd
-from ottla.wire.messages import describe_delegation_token as dd
-from ottla.wire.messages import expire_delegation_token as ed
-from ottla.wire.messages import metadata as md
-from ottla.wire.messages import renew_delegation_token as rd
+from ottla.wire.messages import (
+    create_acls,
+    create_delegation_token,
+    describe_delegation_token,
+    expire_delegation_token,
+    metadata,
+    renew_delegation_token,
+)
 
 TOKENS = (
     ApiKey.CREATE_DELEGATION_TOKEN,
@@ -28,7 +30,10 @@ TOKENS = (
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
 )
 USERS = {"alice": "alice-secret", "bob": "bob-secret", "carol": "carol-secret", "admin": "admin-secret"}
-BOB, GROUP = cd.CreatableRenewers("User", "bob"), cd.CreatableRenewers("Group", "g")
+BOB, GROUP = (
+    create_delegation_token.CreatableRenewers("User", "bob"),
+    create_delegation_token.CreatableRenewers("Group", "g"),
+)
 NEVER = 2**63 - 1
 _OTHERWISE = ("port", "cluster_id", "error_message")
 """Fields that differ; Kafka's message about an ACL contains Java's objects."""
@@ -38,18 +43,20 @@ def tokens(key: ApiKey, version: int) -> Iterator[Message]:
     """Return requests for unknown tokens."""
     match key:
         case ApiKey.CREATE_DELEGATION_TOKEN:
-            yield cd.CreateDelegationTokenRequest(None if version >= 3 else "", None if version >= 3 else "")
-            yield cd.CreateDelegationTokenRequest(renewers=[GROUP], max_lifetime_ms=-1)
+            yield create_delegation_token.CreateDelegationTokenRequest(
+                None if version >= 3 else "", None if version >= 3 else ""
+            )
+            yield create_delegation_token.CreateDelegationTokenRequest(renewers=[GROUP], max_lifetime_ms=-1)
             if version >= 3:
-                yield cd.CreateDelegationTokenRequest("User", "alice")
-                yield cd.CreateDelegationTokenRequest(None, "alice")
+                yield create_delegation_token.CreateDelegationTokenRequest("User", "alice")
+                yield create_delegation_token.CreateDelegationTokenRequest(None, "alice")
         case ApiKey.RENEW_DELEGATION_TOKEN:
-            yield rd.RenewDelegationTokenRequest(b"x", -1)
+            yield renew_delegation_token.RenewDelegationTokenRequest(b"x", -1)
         case ApiKey.EXPIRE_DELEGATION_TOKEN:
-            yield ed.ExpireDelegationTokenRequest(b"x", -1)
+            yield expire_delegation_token.ExpireDelegationTokenRequest(b"x", -1)
         case _:
-            yield dd.DescribeDelegationTokenRequest(None)
-            yield dd.DescribeDelegationTokenRequest([])
+            yield describe_delegation_token.DescribeDelegationTokenRequest(None)
+            yield describe_delegation_token.DescribeDelegationTokenRequest([])
 
 
 class TokenSession:
@@ -128,14 +135,16 @@ class TokenSession:
         return self._issued_ms
 
 
-def describe_by_owner(*names: str) -> dd.DescribeDelegationTokenRequest:
+def describe_by_owner(*names: str) -> describe_delegation_token.DescribeDelegationTokenRequest:
     """Return a request for the tokens of owners."""
-    return dd.DescribeDelegationTokenRequest([dd.DescribeDelegationTokenOwner("User", x) for x in names])
+    return describe_delegation_token.DescribeDelegationTokenRequest(
+        [describe_delegation_token.DescribeDelegationTokenOwner("User", x) for x in names]
+    )
 
 
-def acl_creation(client: str, operation: int, kind: int, name: str) -> ca.AclCreation:
+def acl_creation(client: str, operation: int, kind: int, name: str) -> create_acls.AclCreation:
     """Return an ACL that allows a user an operation on a resource."""
-    return ca.AclCreation(kind, name, 3, f"User:{client}", "*", operation, 3)
+    return create_acls.AclCreation(kind, name, 3, f"User:{client}", "*", operation, 3)
 
 
 async def run_session(port: int) -> list[tuple[str, Any]]:
@@ -149,27 +158,36 @@ async def run_session(port: int) -> list[tuple[str, Any]]:
     return talk.answers
 
 
-async def _create(talk: TokenSession) -> cd.CreateDelegationTokenResponse:
+async def _create(talk: TokenSession) -> create_delegation_token.CreateDelegationTokenResponse:
     for version in (1, 2, 3):
-        await talk.call(f"create v{version}", cd.CreateDelegationTokenRequest(max_lifetime_ms=-1), version)
-    await talk.call("too long", cd.CreateDelegationTokenRequest(max_lifetime_ms=NEVER), 3)
-    await talk.call("for an hour", cd.CreateDelegationTokenRequest(None, None, [], 3_600_000), 3)
-    await talk.call("a group renews", cd.CreateDelegationTokenRequest(None, None, [BOB, GROUP]), 3)
-    await talk.call("for carol", cd.CreateDelegationTokenRequest("User", "carol"), 3)
-    await talk.call("for carol, by a super user", cd.CreateDelegationTokenRequest("User", "carol", [BOB]), 3, "admin")
+        await talk.call(
+            f"create v{version}", create_delegation_token.CreateDelegationTokenRequest(max_lifetime_ms=-1), version
+        )
+    await talk.call("too long", create_delegation_token.CreateDelegationTokenRequest(max_lifetime_ms=NEVER), 3)
+    await talk.call("for an hour", create_delegation_token.CreateDelegationTokenRequest(None, None, [], 3_600_000), 3)
+    await talk.call("a group renews", create_delegation_token.CreateDelegationTokenRequest(None, None, [BOB, GROUP]), 3)
+    await talk.call("for carol", create_delegation_token.CreateDelegationTokenRequest("User", "carol"), 3)
+    await talk.call(
+        "for carol, by a super user",
+        create_delegation_token.CreateDelegationTokenRequest("User", "carol", [BOB]),
+        3,
+        "admin",
+    )
     rules = [acl_creation("alice", 13, 7, "User:carol"), acl_creation("alice", 14, 7, "User:admin")]
-    await talk.call("rules", ca.CreateAclsRequest(rules), 3, "admin")
-    for_carol = cd.CreateDelegationTokenRequest("User", "carol")
+    await talk.call("rules", create_acls.CreateAclsRequest(rules), 3, "admin")
+    for_carol = create_delegation_token.CreateDelegationTokenRequest("User", "carol")
     await talk.wait_until(for_carol, 3, lambda answer: not answer.error_code, "alice")
-    made = await talk.call("for carol, who may", cd.CreateDelegationTokenRequest("User", "carol", [BOB]), 3)
-    await talk.call("for no type", cd.CreateDelegationTokenRequest(None, "carol"), 3)
-    await talk.call("another type", cd.CreateDelegationTokenRequest("Role", "carol"), 3, "admin")
-    assert isinstance(made, cd.CreateDelegationTokenResponse)
+    made = await talk.call(
+        "for carol, who may", create_delegation_token.CreateDelegationTokenRequest("User", "carol", [BOB]), 3
+    )
+    await talk.call("for no type", create_delegation_token.CreateDelegationTokenRequest(None, "carol"), 3)
+    await talk.call("another type", create_delegation_token.CreateDelegationTokenRequest("Role", "carol"), 3, "admin")
+    assert isinstance(made, create_delegation_token.CreateDelegationTokenResponse)
     return made
 
 
 async def _describe(talk: TokenSession) -> None:
-    everything = dd.DescribeDelegationTokenRequest(None)
+    everything = describe_delegation_token.DescribeDelegationTokenRequest(None)
     await talk.wait_until(everything, 3, lambda answer: len(answer.tokens) == 9)
     for identity in ("alice", "bob", "carol", "admin"):
         await talk.call(f"all, as {identity}", everything, 3, identity)
@@ -178,30 +196,44 @@ async def _describe(talk: TokenSession) -> None:
         await talk.call(f"bob's and alice's, as {identity}", describe_by_owner("bob", "alice"), 1, identity)
 
 
-async def _renew_and_expire(talk: TokenSession, made: cd.CreateDelegationTokenResponse) -> None:
+async def _renew_and_expire(talk: TokenSession, made: create_delegation_token.CreateDelegationTokenResponse) -> None:
     for identity in ("bob", "carol", "alice", "admin"):
-        await talk.call(f"renew as {identity}", rd.RenewDelegationTokenRequest(made.hmac, 7_200_000), 2, identity)
-        await talk.call(f"expire as {identity}", ed.ExpireDelegationTokenRequest(made.hmac, 10_800_000), 2, identity)
-    await talk.call("renew for ever", rd.RenewDelegationTokenRequest(made.hmac, NEVER), 1, "bob")
-    await talk.call("expire never", ed.ExpireDelegationTokenRequest(made.hmac, NEVER), 1, "bob")
-    await talk.call("renew nothing", rd.RenewDelegationTokenRequest(b"nothing", 1), 2)
-    await talk.call("expire nothing", ed.ExpireDelegationTokenRequest(b"", 1), 2)
-    short = await talk.call("for a moment", cd.CreateDelegationTokenRequest(None, None, [], 1), 3)
+        await talk.call(
+            f"renew as {identity}",
+            renew_delegation_token.RenewDelegationTokenRequest(made.hmac, 7_200_000),
+            2,
+            identity,
+        )
+        await talk.call(
+            f"expire as {identity}",
+            expire_delegation_token.ExpireDelegationTokenRequest(made.hmac, 10_800_000),
+            2,
+            identity,
+        )
+    await talk.call("renew for ever", renew_delegation_token.RenewDelegationTokenRequest(made.hmac, NEVER), 1, "bob")
+    await talk.call("expire never", expire_delegation_token.ExpireDelegationTokenRequest(made.hmac, NEVER), 1, "bob")
+    await talk.call("renew nothing", renew_delegation_token.RenewDelegationTokenRequest(b"nothing", 1), 2)
+    await talk.call("expire nothing", expire_delegation_token.ExpireDelegationTokenRequest(b"", 1), 2)
+    short = await talk.call("for a moment", create_delegation_token.CreateDelegationTokenRequest(None, None, [], 1), 3)
     await talk.wait_until(
         describe_by_owner("alice"), 3, lambda answer: any(x.hmac == short.hmac for x in answer.tokens)
     )
     await talk.sleep_past(short.max_timestamp_ms)
-    await talk.call("renew what is over", rd.RenewDelegationTokenRequest(short.hmac, -1), 2)
-    await talk.call("renew what is over as bob", rd.RenewDelegationTokenRequest(short.hmac, -1), 2, "bob")
-    await talk.call("expire what is over", ed.ExpireDelegationTokenRequest(short.hmac, 5), 2)
-    await talk.call("expire what is over as bob", ed.ExpireDelegationTokenRequest(short.hmac, 5), 2, "bob")
+    await talk.call("renew what is over", renew_delegation_token.RenewDelegationTokenRequest(short.hmac, -1), 2)
+    await talk.call(
+        "renew what is over as bob", renew_delegation_token.RenewDelegationTokenRequest(short.hmac, -1), 2, "bob"
+    )
+    await talk.call("expire what is over", expire_delegation_token.ExpireDelegationTokenRequest(short.hmac, 5), 2)
+    await talk.call(
+        "expire what is over as bob", expire_delegation_token.ExpireDelegationTokenRequest(short.hmac, 5), 2, "bob"
+    )
     await talk.log_in("log in with what is over", token_login(short), "late")
-    await talk.call("too late", md.MetadataRequest([]), 12, "late")
-    await talk.call("remove what is over", ed.ExpireDelegationTokenRequest(short.hmac, -1), 2)
+    await talk.call("too late", metadata.MetadataRequest([]), 12, "late")
+    await talk.call("remove what is over", expire_delegation_token.ExpireDelegationTokenRequest(short.hmac, -1), 2)
     await talk.wait_until(
         describe_by_owner("alice"), 3, lambda answer: all(x.hmac != short.hmac for x in answer.tokens)
     )
-    await talk.call("renew what is gone", rd.RenewDelegationTokenRequest(short.hmac, -1), 2)
+    await talk.call("renew what is gone", renew_delegation_token.RenewDelegationTokenRequest(short.hmac, -1), 2)
 
 
 def token_login(made: Any, mechanism: str = "SCRAM-SHA-256", **other: str) -> SaslLogin:
@@ -212,23 +244,25 @@ def token_login(made: Any, mechanism: str = "SCRAM-SHA-256", **other: str) -> Sa
     return SaslLogin(mechanism, other.get("user", made.token_id), password, is_delegation_token=True)
 
 
-async def _log_in(talk: TokenSession, made: cd.CreateDelegationTokenResponse) -> None:
+async def _log_in(talk: TokenSession, made: create_delegation_token.CreateDelegationTokenResponse) -> None:
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         await talk.log_in(f"log in by {mechanism}", token_login(made, mechanism), "token")
         await talk.log_in(f"wrong hmac by {mechanism}", token_login(made, mechanism, password="x"), "nobody")
     await talk.log_in("no such token", token_login(made, user="nothing"), "nobody")
     await talk.log_in("a user's name", token_login(made, user="alice", password=USERS["alice"]), "nobody")
     await talk.log_in("not as a token", SaslLogin("SCRAM-SHA-256", made.token_id, token_login(made).password), "nobody")
-    await talk.call("metadata of a token", md.MetadataRequest([]), 12, "token")
+    await talk.call("metadata of a token", metadata.MetadataRequest([]), 12, "token")
     for body, request, version in (
-        ("create", cd.CreateDelegationTokenRequest(), 3),
-        ("renew", rd.RenewDelegationTokenRequest(made.hmac, 1), 2),
-        ("expire", ed.ExpireDelegationTokenRequest(made.hmac, 1), 2),
-        ("describe", dd.DescribeDelegationTokenRequest(None), 3),
+        ("create", create_delegation_token.CreateDelegationTokenRequest(), 3),
+        ("renew", renew_delegation_token.RenewDelegationTokenRequest(made.hmac, 1), 2),
+        ("expire", expire_delegation_token.ExpireDelegationTokenRequest(made.hmac, 1), 2),
+        ("describe", describe_delegation_token.DescribeDelegationTokenRequest(None), 3),
     ):
         await talk.call(f"{body} by a token", request, version, "token")
-    await talk.call("rules by a token", ca.CreateAclsRequest([acl_creation("carol", 8, 2, "walk")]), 3, "token")
-    await talk.call("remove", ed.ExpireDelegationTokenRequest(made.hmac, -1), 2, "carol")
+    await talk.call(
+        "rules by a token", create_acls.CreateAclsRequest([acl_creation("carol", 8, 2, "walk")]), 3, "token"
+    )
+    await talk.call("remove", expire_delegation_token.ExpireDelegationTokenRequest(made.hmac, -1), 2, "carol")
     await talk.wait_until(describe_by_owner("carol"), 3, lambda answer: all(x.hmac != made.hmac for x in answer.tokens))
     await talk.log_in("log in with what is gone", token_login(made), "nobody")
-    await talk.call("who is in stays in", md.MetadataRequest([]), 12, "token")
+    await talk.call("who is in stays in", metadata.MetadataRequest([]), 12, "token")

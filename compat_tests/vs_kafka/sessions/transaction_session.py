@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from compat_tests.vs_kafka.sessions.admin_session import TOPIC
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
-from ottla.wire.messages import add_offsets_to_txn as ao
-from ottla.wire.messages import add_partitions_to_txn as ap
-from ottla.wire.messages import describe_transactions as dt
-from ottla.wire.messages import end_txn as e
-from ottla.wire.messages import list_transactions as lt
+from ottla.wire.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_transactions,
+    end_txn,
+    list_transactions,
+)
 
 TRANSACTIONS = frozenset(
     {
@@ -27,14 +29,16 @@ PRODUCER = (4_000_000, 3)
 
 def _add_partitions(version: int) -> Iterator[Message]:
     for name, number in ((TOPIC, 0), (TOPIC, 99), ("nowhere", 0)):
-        topics = [ap.AddPartitionsToTxnTopic(name, [number])]
+        topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(name, [number])]
         for transactional_id in ("unheard-of", ""):
             if version < 4:
-                yield ap.AddPartitionsToTxnRequest([], transactional_id, *PRODUCER, topics)
+                yield add_partitions_to_txn.AddPartitionsToTxnRequest([], transactional_id, *PRODUCER, topics)
             else:
                 for verify in (True, False):
-                    one = ap.AddPartitionsToTxnTransaction(transactional_id, *PRODUCER, verify, topics)
-                    yield ap.AddPartitionsToTxnRequest([one])
+                    one = add_partitions_to_txn.AddPartitionsToTxnTransaction(
+                        transactional_id, *PRODUCER, verify, topics
+                    )
+                    yield add_partitions_to_txn.AddPartitionsToTxnRequest([one])
 
 
 def transactions(key: ApiKey, version: int) -> Iterator[Message]:
@@ -44,18 +48,18 @@ def transactions(key: ApiKey, version: int) -> Iterator[Message]:
             yield from _add_partitions(version)
         case ApiKey.ADD_OFFSETS_TO_TXN:
             for transactional_id in ("unheard-of", ""):
-                yield ao.AddOffsetsToTxnRequest(transactional_id, *PRODUCER, "a group")
+                yield add_offsets_to_txn.AddOffsetsToTxnRequest(transactional_id, *PRODUCER, "a group")
         case ApiKey.END_TXN:
             for transactional_id in ("unheard-of", ""):
                 for commits in (True, False):
-                    yield e.EndTxnRequest(transactional_id, *PRODUCER, commits)
+                    yield end_txn.EndTxnRequest(transactional_id, *PRODUCER, commits)
         case ApiKey.DESCRIBE_TRANSACTIONS:
-            yield dt.DescribeTransactionsRequest(["unheard-of", ""])
-            yield dt.DescribeTransactionsRequest([])
+            yield describe_transactions.DescribeTransactionsRequest(["unheard-of", ""])
+            yield describe_transactions.DescribeTransactionsRequest([])
         case _:
-            yield lt.ListTransactionsRequest(["Ongoing", "Nonsense"], [PRODUCER[0]])
+            yield list_transactions.ListTransactionsRequest(["Ongoing", "Nonsense"], [PRODUCER[0]])
             if version >= 1:
-                yield lt.ListTransactionsRequest(duration_filter=10**15)
+                yield list_transactions.ListTransactionsRequest(duration_filter=10**15)
             if version >= 2:
-                yield lt.ListTransactionsRequest(transactional_id_pattern="unheard.*")
-                yield lt.ListTransactionsRequest(transactional_id_pattern="(")
+                yield list_transactions.ListTransactionsRequest(transactional_id_pattern="unheard.*")
+                yield list_transactions.ListTransactionsRequest(transactional_id_pattern="(")
