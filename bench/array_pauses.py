@@ -27,9 +27,7 @@ from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import init_producer_id as ip
+from ottla.wire.messages import create_topics, find_coordinator, init_producer_id
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -104,13 +102,13 @@ def start_node(start: Start, where: Path) -> MeasuredNode:
     subprocess.run(command, check=True, capture_output=True)
     child = start(where / "data", port, settings)
     client = RawClient(port, 60)
-    topics = [ct.CreatableTopic(name, 3, 1) for name in ("t", "u")]
-    client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest(topics))
+    topics = [create_topics.CreatableTopic(name, 3, 1) for name in ("t", "u")]
+    client.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest(topics))
     for key_type, key in ((0, "long"), (1, "x"), (2, f"long:{'A' * 22}:0")):
-        request = fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        request = find_coordinator.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
         client.call(ApiKey.FIND_COORDINATOR, 6, request)
     time.sleep(1)
-    client.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest("x", 60_000))
+    client.call(ApiKey.INIT_PRODUCER_ID, 4, init_producer_id.InitProducerIdRequest("x", 60_000))
     child.controller_port = controller_port
     return child
 

@@ -20,8 +20,7 @@ from compat_tests.support.processes import OttlaProcess, java_tool
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import fetch, produce
 from ottla.wire.record_batch import records
 
 TOGETHER = 10
@@ -43,15 +42,15 @@ class BuildUnderTest(OttlaProcess):
 def produce_frame() -> bytes:
     """Return the frame of a Produce request (acks=all): one record, with a value of 100 bytes, for ``small``-0."""
     raw = records.build_batch([records.NewRecord(None, bytes(100), int(time.time() * 1000))])
-    data = p.TopicProduceData("small", partition_data=[p.PartitionProduceData(0, raw)])
-    return encode_request(ApiKey.PRODUCE, 9, 1, "bench", p.ProduceRequest(None, -1, 10_000, [data]))
+    data = produce.TopicProduceData("small", partition_data=[produce.PartitionProduceData(0, raw)])
+    return encode_request(ApiKey.PRODUCE, 9, 1, "bench", produce.ProduceRequest(None, -1, 10_000, [data]))
 
 
 def fetch_frame() -> bytes:
     """Return the frame of a Fetch request for the first record of the topic ``small``."""
-    part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
-    request = f.FetchRequest(
-        max_wait_ms=500, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("small", partitions=[part])]
+    part = fetch.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
+    request = fetch.FetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=1, topics=[fetch.FetchTopic("small", partitions=[part])]
     )
     return encode_request(ApiKey.FETCH, 12, 1, "bench", request)
 

@@ -17,9 +17,7 @@ from bench.produce import run_load_tool
 from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProcess, java_tool
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import create_topics, incremental_alter_configs, produce
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 TOPIC, SEGMENT_BYTES, BATCH = "dirty", 64 << 20, 200
@@ -32,9 +30,11 @@ def fill(peer: RawClient, records: int, keys: int) -> None:
     Cleaning does not start: the minimum dirty ratio is 1.
     """
     settings = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES), "min.cleanable.dirty.ratio": "1.0"}
-    configs = [ct.CreatableTopicConfig(k, v) for k, v in settings.items()]
+    configs = [create_topics.CreatableTopicConfig(k, v) for k, v in settings.items()]
     peer.call(
-        ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, 1, 1, configs=configs)], 30_000)
+        ApiKey.CREATE_TOPICS,
+        7,
+        create_topics.CreateTopicsRequest([create_topics.CreatableTopic(TOPIC, 1, 1, configs=configs)], 30_000),
     )
     rng, now = random.Random(1), time.time_ns() // 10**6
     pool = [
@@ -43,9 +43,9 @@ def fill(peer: RawClient, records: int, keys: int) -> None:
     ]
     for number in range(records // BATCH):
         raw = pool[number % len(pool)]
-        data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(0, raw)])
+        data = produce.TopicProduceData(TOPIC, partition_data=[produce.PartitionProduceData(0, raw)])
         while True:
-            row = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, 1, 30_000, [data])).responses[0]
+            row = peer.call(ApiKey.PRODUCE, 9, produce.ProduceRequest(None, 1, 30_000, [data])).responses[0]
             if not row.partition_responses[0].error_code:
                 break
             time.sleep(0.05)
@@ -53,8 +53,10 @@ def fill(peer: RawClient, records: int, keys: int) -> None:
 
 def start_compaction(peer: RawClient) -> None:
     """Lower the minimum dirty ratio of the topic, so that the cleaner starts; return at once."""
-    change = ia.AlterConfigsResource(2, TOPIC, [ia.AlterableConfig("min.cleanable.dirty.ratio", 0, "0.01")])
-    peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
+    change = incremental_alter_configs.AlterConfigsResource(
+        2, TOPIC, [incremental_alter_configs.AlterableConfig("min.cleanable.dirty.ratio", 0, "0.01")]
+    )
+    peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremental_alter_configs.IncrementalAlterConfigsRequest([change]))
 
 
 def wait_until_compacted(node: NodeProcess) -> float:

@@ -29,7 +29,7 @@ from compat_tests.support.raw_client import RawClient
 from ottla.tools.blocking_client import BlockingClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import produce
 from ottla.wire.record_batch import records
 
 TOGETHER = 10
@@ -73,8 +73,8 @@ def produce_frame() -> bytes:
     """Return the frame of a Produce request (acks=all) with `RECORDS` records of 100 bytes for the topic ``load``."""
     now_ms = int(time.time() * 1000)
     raw = records.build_batch([records.NewRecord(None, bytes(100), now_ms) for _ in range(RECORDS)])
-    data = p.TopicProduceData("load", partition_data=[p.PartitionProduceData(0, raw)])
-    return encode_request(ApiKey.PRODUCE, 9, 1, "bench", p.ProduceRequest(None, -1, 10_000, [data]))
+    data = produce.TopicProduceData("load", partition_data=[produce.PartitionProduceData(0, raw)])
+    return encode_request(ApiKey.PRODUCE, 9, 1, "bench", produce.ProduceRequest(None, -1, 10_000, [data]))
 
 
 def measure(node: ConsoleBenchmarkNode, requests: int) -> tuple[float, float]:

@@ -19,9 +19,7 @@ from bench.console import ConsoleBenchmarkNode
 from compat_tests.support.raw_client import RawClient
 from ottla.tools.blocking_client import BlockingClient
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import create_topics, find_coordinator, offset_commit
 
 TOPICS, PARTITIONS, GROUPS = 1000, 10, 1000
 TOPICS_PER_REQUEST = 50
@@ -51,15 +49,15 @@ def fill(node: ConsoleBenchmarkNode, topics: int, groups: int) -> None:
     client = RawClient(node.port, 300)
     for first in range(0, topics, TOPICS_PER_REQUEST):
         numbers = range(first, min(first + TOPICS_PER_REQUEST, topics))
-        rows = [ct.CreatableTopic(f"t{number}", PARTITIONS, 1) for number in numbers]
-        response = client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest(rows, 300_000))
+        rows = [create_topics.CreatableTopic(f"t{number}", PARTITIONS, 1) for number in numbers]
+        response = client.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest(rows, 300_000))
         assert {row.error_code for row in response.topics} == {0}
-    while client.call(ApiKey.FIND_COORDINATOR, 3, fc.FindCoordinatorRequest("g0")).error_code:
+    while client.call(ApiKey.FIND_COORDINATOR, 3, find_coordinator.FindCoordinatorRequest("g0")).error_code:
         time.sleep(0.1)
     for number in range(groups):
-        partitions = [oc.OffsetCommitRequestPartition(partition, 0) for partition in range(PARTITIONS)]
-        request = oc.OffsetCommitRequest(
-            f"g{number}", topics=[oc.OffsetCommitRequestTopic(f"t{number % topics}", partitions=partitions)]
+        partitions = [offset_commit.OffsetCommitRequestPartition(partition, 0) for partition in range(PARTITIONS)]
+        request = offset_commit.OffsetCommitRequest(
+            f"g{number}", topics=[offset_commit.OffsetCommitRequestTopic(f"t{number % topics}", partitions=partitions)]
         )
         while client.call(ApiKey.OFFSET_COMMIT, 8, request).topics[0].partitions[0].error_code:
             time.sleep(0.1)

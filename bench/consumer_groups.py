@@ -27,9 +27,7 @@ from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import consumer_group_heartbeat as hb
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import find_coordinator as fc
+from ottla.wire.messages import consumer_group_heartbeat, create_topics, find_coordinator
 
 TOPIC = "load"
 KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
@@ -41,7 +39,7 @@ TRIES = 3
 WITHIN_S = 120.0
 MAX_CONCURRENT_HEARTBEATS = 20
 """Heartbeats that are sent before responses are read again."""
-Answer = hb.ConsumerGroupHeartbeatResponse
+Answer = consumer_group_heartbeat.ConsumerGroupHeartbeatResponse
 
 
 class BenchMember:
@@ -53,7 +51,7 @@ class BenchMember:
         self.group = group
         self.id = str(uuid.uuid4())
         self.epoch = 0
-        self.owned: list[hb.ConsumerGroupHeartbeatRequestTopicPartitions] | None = []
+        self.owned: list[consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions] | None = []
         self.count = 0
         self.sent_s = 0.0
         self.at_s = 0.0
@@ -67,12 +65,14 @@ class BenchMember:
         """Send a heartbeat without waiting for the response; with the owned partitions only if they have changed."""
         if self.owned is None and self.epoch > 0:
             if self._reported[0] != self.epoch:
-                quiet = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch)
+                quiet = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch)
                 self._reported = self.epoch, encode_request(KEY, 1, 1, "bench", quiet)
             self.sent_s = time.perf_counter()
             self.sock.sendall(self._reported[1])
             return
-        request = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch, topic_partitions=self.owned)
+        request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            self.group, self.id, self.epoch, topic_partitions=self.owned
+        )
         if self.epoch == 0:
             request.rebalance_timeout_ms, request.subscribed_topic_names = 300_000, [TOPIC]
         self.owned = None
@@ -85,7 +85,9 @@ class BenchMember:
         if len(self._raw) < 4 or len(self._raw) < 4 + int.from_bytes(self._raw[:4], "big"):
             return None
         if self._raw != self._last_response[0]:
-            answer, _ = compiler.decode(hb.ConsumerGroupHeartbeatResponse, 1, self._raw, HEAD_BYTES)
+            answer, _ = compiler.decode(
+                consumer_group_heartbeat.ConsumerGroupHeartbeatResponse, 1, self._raw, HEAD_BYTES
+            )
             self._last_response = self._raw, answer
         self._raw, answer = b"", self._last_response[1]
         if answer.member_epoch != self.epoch:
@@ -149,7 +151,10 @@ class ConsumerGroupLoad:
             member.epoch, member.owned, member.count, wait_s = 0, [], 0, 0.1
         elif answer.assignment is not None:
             rows = answer.assignment.topic_partitions
-            member.owned = [hb.ConsumerGroupHeartbeatRequestTopicPartitions(r.topic_id, r.partitions) for r in rows]
+            member.owned = [
+                consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions(r.topic_id, r.partitions)
+                for r in rows
+            ]
             member.count, wait_s = sum(len(row.partitions) for row in rows), 0.0
         heapq.heappush(self._due, (time.perf_counter() + wait_s, number))
 
@@ -200,9 +205,13 @@ class ConsumerGroupLoad:
 def prepare(port: int, partitions: int) -> None:
     """Create the topic with ``partitions`` partitions; wait, without a time limit, for a group coordinator."""
     peer = RawClient(port, timeout_s=60)
-    peer.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, partitions, 1)], 60_000))
+    peer.call(
+        ApiKey.CREATE_TOPICS,
+        5,
+        create_topics.CreateTopicsRequest([create_topics.CreatableTopic(TOPIC, partitions, 1)], 60_000),
+    )
     while (
-        peer.call(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest(coordinator_keys=["x"]))
+        peer.call(ApiKey.FIND_COORDINATOR, 4, find_coordinator.FindCoordinatorRequest(coordinator_keys=["x"]))
         .coordinators[0]
         .error_code
     ):

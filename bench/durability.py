@@ -14,7 +14,7 @@ from bench.produce import run_load_tool
 from compat_tests.support.processes import OttlaProcess, java_tool
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import produce
 from ottla.wire.record_batch import records
 
 ROUND_TRIPS = 300
@@ -26,9 +26,9 @@ def round_trip_ms(node: OttlaProcess) -> float:
     took = []
     for number in range(ROUND_TRIPS):
         raw = records.build_batch([records.NewRecord(b"k", b"v%d" % number, time.time_ns() // 10**6)])
-        data = p.TopicProduceData("load", partition_data=[p.PartitionProduceData(0, raw)])
+        data = produce.TopicProduceData("load", partition_data=[produce.PartitionProduceData(0, raw)])
         began = time.perf_counter()
-        answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
+        answer = peer.call(ApiKey.PRODUCE, 9, produce.ProduceRequest(None, -1, 10_000, [data]))
         took.append((time.perf_counter() - began) * 1000)
         assert answer.responses[0].partition_responses[0].error_code == 0
     return statistics.median(took)

@@ -23,7 +23,7 @@ from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProce
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import fetch as f
+from ottla.wire.messages import fetch
 from ottla.wire.record_batch import records
 
 CONNECTIONS = 4
@@ -89,9 +89,9 @@ class FetchingConnection(threading.Thread):
 
     def _frame(self, offset: int) -> bytes:
         size_bytes = self._response_bytes
-        part = f.FetchPartition(self._partition, fetch_offset=offset, partition_max_bytes=size_bytes)
-        topics = [f.FetchTopic(topic_name(size_bytes), partitions=[part])]
-        request = f.FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=size_bytes, topics=topics)
+        part = fetch.FetchPartition(self._partition, fetch_offset=offset, partition_max_bytes=size_bytes)
+        topics = [fetch.FetchTopic(topic_name(size_bytes), partitions=[part])]
+        request = fetch.FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=size_bytes, topics=topics)
         return encode_request(ApiKey.FETCH, 12, 1, "bench", request)
 
     def run(self) -> None:

@@ -24,13 +24,7 @@ from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.real_env import RealEnv
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import heartbeat as hb
-from ottla.wire.messages import join_group as j
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import sync_group as sg
+from ottla.wire.messages import create_topics, fetch, find_coordinator, heartbeat, join_group, offset_commit, sync_group
 from ottla.wire.record_batch import records
 
 TOPIC = "load"
@@ -90,9 +84,11 @@ class Consumer:
 
     async def _join(self, connection: Channel) -> int:
         protocols = [
-            j.JoinGroupRequestProtocol("range", b"\x00\x01\x00\x00\x00\x01\x00\x04load\xff\xff\xff\xff\x00\x00\x00\x00")
+            join_group.JoinGroupRequestProtocol(
+                "range", b"\x00\x01\x00\x00\x00\x01\x00\x04load\xff\xff\xff\xff\x00\x00\x00\x00"
+            )
         ]
-        request = j.JoinGroupRequest(self.group, 45_000, 300_000, self.member, None, "consumer", protocols)
+        request = join_group.JoinGroupRequest(self.group, 45_000, 300_000, self.member, None, "consumer", protocols)
         answer = await connection.call(request, 9)
         if answer.error_code:
             self.member = answer.member_id if answer.error_code == 79 else ""
@@ -103,9 +99,10 @@ class Consumer:
 
     async def _sync(self, connection: Channel, generation: int) -> bool:
         shares = [
-            sg.SyncGroupRequestAssignment(m, b"%d,%d" % (i, len(self.leads_for))) for i, m in enumerate(self.leads_for)
+            sync_group.SyncGroupRequestAssignment(m, b"%d,%d" % (i, len(self.leads_for)))
+            for i, m in enumerate(self.leads_for)
         ]
-        request = sg.SyncGroupRequest(self.group, generation, self.member, None, "consumer", "range", shares)
+        request = sync_group.SyncGroupRequest(self.group, generation, self.member, None, "consumer", "range", shares)
         answer = await connection.call(request, 5)
         if answer.error_code:
             return False
@@ -115,16 +112,19 @@ class Consumer:
         return True
 
     async def _consume(self, connection: Channel, generation: int) -> None:
-        part = f.FetchPartition(self.partition, fetch_offset=0, partition_max_bytes=1 << 20)
-        request = f.FetchRequest(
-            max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic(TOPIC, partitions=[part])]
+        part = fetch.FetchPartition(self.partition, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = fetch.FetchRequest(
+            max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[fetch.FetchTopic(TOPIC, partitions=[part])]
         )
         got = await connection.call(request, 12)
         assert len(got.responses[0].partitions[0].records) > 0
-        row = oc.OffsetCommitRequestPartition(self.partition, 1)
+        row = offset_commit.OffsetCommitRequestPartition(self.partition, 1)
         done = await connection.call(
-            oc.OffsetCommitRequest(
-                self.group, generation, self.member, topics=[oc.OffsetCommitRequestTopic(TOPIC, partitions=[row])]
+            offset_commit.OffsetCommitRequest(
+                self.group,
+                generation,
+                self.member,
+                topics=[offset_commit.OffsetCommitRequestTopic(TOPIC, partitions=[row])],
             ),
             9,
         )
@@ -136,7 +136,7 @@ class Consumer:
         await trio.sleep(HEARTBEAT_S * self.load.env.random())
         while True:
             with trio.CancelScope(shield=True):  # cancelling a call closes its connection, which is still needed
-                answer = await connection.call(hb.HeartbeatRequest(self.group, generation, self.member), 4)
+                answer = await connection.call(heartbeat.HeartbeatRequest(self.group, generation, self.member), 4)
             if answer.error_code:
                 del self.load.ready[self]
                 return
@@ -188,13 +188,14 @@ class HeartbeatLoop:
 
 async def _prepare(load: ClassicGroupLoad) -> None:
     client = ClusterClient(load.env, f"127.0.0.1:{load.port}")
-    await client.call(ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, load.members, 1)], 30_000))
+    await client.call(create_topics.CreateTopicsRequest([create_topics.CreatableTopic(TOPIC, load.members, 1)], 30_000))
     for partition in range(load.members):
         await client.produce(TOPIC, partition, [records.NewRecord(b"k", b"v", load.env.now_ms())])
     while True:
         connection = await client.bootstrap_channel()
         found = await connection.call(
-            fc.FindCoordinatorRequest(coordinator_keys=["x"]), connection.version_for(ApiKey.FIND_COORDINATOR)
+            find_coordinator.FindCoordinatorRequest(coordinator_keys=["x"]),
+            connection.version_for(ApiKey.FIND_COORDINATOR),
         )
         if not found.coordinators[0].error_code:
             break
@@ -223,7 +224,7 @@ async def _main(load: ClassicGroupLoad) -> list[tuple[socket.socket, bytes]]:
     out = []
     for consumer, (connection, generation) in load.ready.items():
         sock = connection.stream.detach()  # type: ignore[attr-defined]
-        beat = hb.HeartbeatRequest(consumer.group, generation, consumer.member)
+        beat = heartbeat.HeartbeatRequest(consumer.group, generation, consumer.member)
         out.append((sock, encode_request(ApiKey.HEARTBEAT, 4, 1, "beat", beat)))
     return out
 

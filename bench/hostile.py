@@ -24,37 +24,39 @@ from bench.pauses import NodeChildProcess
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import alter_configs as ac
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import api_versions as av
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import (
+    alter_configs,
+    alter_partition_reassignments,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_configs,
+    describe_groups,
+    describe_producers,
+    describe_quorum,
+    elect_leaders,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    join_group,
+    leave_group,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    produce,
+    update_features,
+)
 from ottla.wire.messages import delete_groups as dgr
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import describe_groups as dg
 from ottla.wire.messages import describe_log_dirs as dld
-from ottla.wire.messages import describe_producers as dp
-from ottla.wire.messages import describe_quorum as dq
 from ottla.wire.messages import describe_topic_partitions as dtp
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import join_group as jg
-from ottla.wire.messages import leave_group as lg
 from ottla.wire.messages import list_groups as lsg
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import list_partition_reassignments as lr
 from ottla.wire.messages import list_transactions as lst
-from ottla.wire.messages import metadata as md
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_delete as od
-from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages import offset_for_leader_epoch as ole
-from ottla.wire.messages import produce as pr
-from ottla.wire.messages import update_features as uf
 
 FIXED_BYTES = 16 << 20
 TIMEOUT_S = 180
@@ -73,42 +75,44 @@ class LargeRequest(NamedTuple):
 
 
 def _fetch(n: int) -> Message:
-    parts = [f.FetchPartition(i, 5, 10**6 + i, -1, -1, 1 << 20) for i in range(n)]
-    return f.FetchRequest(max_wait_ms=0, session_epoch=-1, topics=[f.FetchTopic("t", partitions=parts)])
+    parts = [fetch.FetchPartition(i, 5, 10**6 + i, -1, -1, 1 << 20) for i in range(n)]
+    return fetch.FetchRequest(max_wait_ms=0, session_epoch=-1, topics=[fetch.FetchTopic("t", partitions=parts)])
 
 
 def _fetch_topics(n: int) -> Message:
-    topics = [f.FetchTopic(f"t{i}", partitions=[f.FetchPartition(0, 5, i, -1, -1, 1)]) for i in range(n // 2)]
-    return f.FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics)
+    topics = [fetch.FetchTopic(f"t{i}", partitions=[fetch.FetchPartition(0, 5, i, -1, -1, 1)]) for i in range(n // 2)]
+    return fetch.FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics)
 
 
 def _metadata(n: int) -> Message:
-    return md.MetadataRequest([md.MetadataRequestTopic(name=f"topic-{i}") for i in range(n)], False)
+    return metadata.MetadataRequest([metadata.MetadataRequestTopic(name=f"topic-{i}") for i in range(n)], False)
 
 
 def _single_name(n: int) -> Message:
-    return md.MetadataRequest([md.MetadataRequestTopic(name="t")] * n, False)
+    return metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")] * n, False)
 
 
 def _produce(n: int) -> Message:
-    parts = [pr.PartitionProduceData(i, b"") for i in range(n)]
-    return pr.ProduceRequest(None, 1, 1000, [pr.TopicProduceData("t", partition_data=parts)])
+    parts = [produce.PartitionProduceData(i, b"") for i in range(n)]
+    return produce.ProduceRequest(None, 1, 1000, [produce.TopicProduceData("t", partition_data=parts)])
 
 
 def _list_offsets(n: int) -> Message:
-    return lo.ListOffsetsRequest(
-        topics=[lo.ListOffsetsTopic("t", [lo.ListOffsetsPartition(i, -1, -1) for i in range(n)])]
+    return list_offsets.ListOffsetsRequest(
+        topics=[list_offsets.ListOffsetsTopic("t", [list_offsets.ListOffsetsPartition(i, -1, -1) for i in range(n)])]
     )
 
 
 def _offset_commit(n: int) -> Message:
-    parts = [oc.OffsetCommitRequestPartition(i, 10**6 + i, -1, "") for i in range(n)]
-    return oc.OffsetCommitRequest("g", topics=[oc.OffsetCommitRequestTopic("t", partitions=parts)])
+    parts = [offset_commit.OffsetCommitRequestPartition(i, 10**6 + i, -1, "") for i in range(n)]
+    return offset_commit.OffsetCommitRequest(
+        "g", topics=[offset_commit.OffsetCommitRequestTopic("t", partitions=parts)]
+    )
 
 
 def _offset_fetch(n: int) -> Message:
-    topics = [of.OffsetFetchRequestTopics("t", partition_indexes=list(range(n)))]
-    return of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup("g", topics=topics)])
+    topics = [offset_fetch.OffsetFetchRequestTopics("t", partition_indexes=list(range(n)))]
+    return offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=topics)])
 
 
 def _epochs(n: int) -> Message:
@@ -121,65 +125,79 @@ def _names(n: int) -> list[str]:
 
 
 def _configs(n: int) -> Message:
-    return dc.DescribeConfigsRequest([dc.DescribeConfigsResource(2, name) for name in _names(n)])
+    return describe_configs.DescribeConfigsRequest(
+        [describe_configs.DescribeConfigsResource(2, name) for name in _names(n)]
+    )
 
 
 def _alter(n: int) -> Message:
-    return ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(2, name, []) for name in _names(n)], True)
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(2, name, []) for name in _names(n)], True
+    )
 
 
 def _alter_old(n: int) -> Message:
-    return ac.AlterConfigsRequest([ac.AlterConfigsResource(2, name, []) for name in _names(n)], True)
+    return alter_configs.AlterConfigsRequest(
+        [alter_configs.AlterConfigsResource(2, name, []) for name in _names(n)], True
+    )
 
 
 def _create_topics(n: int) -> Message:
-    return ct.CreateTopicsRequest([ct.CreatableTopic(name, 1, 1) for name in _names(n)], validate_only=True)
+    return create_topics.CreateTopicsRequest(
+        [create_topics.CreatableTopic(name, 1, 1) for name in _names(n)], validate_only=True
+    )
 
 
 def _create_partitions(n: int) -> Message:
-    return cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(name, 3, None) for name in _names(n)], 1000, True)
+    return create_partitions.CreatePartitionsRequest(
+        [create_partitions.CreatePartitionsTopic(name, 3, None) for name in _names(n)], 1000, True
+    )
 
 
 def _elect(n: int) -> Message:
-    return el.ElectLeadersRequest(0, [el.TopicPartitions("t", list(range(n)))])
+    return elect_leaders.ElectLeadersRequest(0, [elect_leaders.TopicPartitions("t", list(range(n)))])
 
 
 def _move(n: int) -> Message:
-    rows = [ar.ReassignablePartition(i, [1]) for i in range(n)]
-    return ar.AlterPartitionReassignmentsRequest(1000, True, [ar.ReassignableTopic("t", rows)])
+    rows = [alter_partition_reassignments.ReassignablePartition(i, [1]) for i in range(n)]
+    return alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+        1000, True, [alter_partition_reassignments.ReassignableTopic("t", rows)]
+    )
 
 
 def _moves(n: int) -> Message:
-    topics = [lr.ListPartitionReassignmentsTopics("t", list(range(n)))]
-    return lr.ListPartitionReassignmentsRequest(1000, topics)
+    topics = [list_partition_reassignments.ListPartitionReassignmentsTopics("t", list(range(n)))]
+    return list_partition_reassignments.ListPartitionReassignmentsRequest(1000, topics)
 
 
 def _delete_records(n: int) -> Message:
-    parts = [dr.DeleteRecordsPartition(i, 5) for i in range(n)]
-    return dr.DeleteRecordsRequest([dr.DeleteRecordsTopic("t", parts)])
+    parts = [delete_records.DeleteRecordsPartition(i, 5) for i in range(n)]
+    return delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic("t", parts)])
 
 
 def _offset_delete(n: int) -> Message:
-    parts = [od.OffsetDeleteRequestPartition(i) for i in range(n)]
-    return od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic("t", parts)])
+    parts = [offset_delete.OffsetDeleteRequestPartition(i) for i in range(n)]
+    return offset_delete.OffsetDeleteRequest("g", [offset_delete.OffsetDeleteRequestTopic("t", parts)])
 
 
 def _leave(n: int) -> Message:
-    return lg.LeaveGroupRequest("g", "", [lg.MemberIdentity(name) for name in _names(n)])
+    return leave_group.LeaveGroupRequest("g", "", [leave_group.MemberIdentity(name) for name in _names(n)])
 
 
 def _quorum(n: int) -> Message:
-    part = dq.DescribeQuorumRequestPartitionData(0)
-    return dq.DescribeQuorumRequest([dq.DescribeQuorumRequestTopicData("", [part])] * n)
+    part = describe_quorum.DescribeQuorumRequestPartitionData(0)
+    return describe_quorum.DescribeQuorumRequest([describe_quorum.DescribeQuorumRequestTopicData("", [part])] * n)
 
 
 def _features(n: int) -> Message:
-    return uf.UpdateFeaturesRequest(1000, [uf.FeatureUpdateKey(name, 0, upgrade_type=1) for name in _names(n)])
+    return update_features.UpdateFeaturesRequest(
+        1000, [update_features.FeatureUpdateKey(name, 0, upgrade_type=1) for name in _names(n)]
+    )
 
 
 def _join(n: int) -> Message:
-    protocols = [jg.JoinGroupRequestProtocol(name, b"x") for name in _names(n)]
-    return jg.JoinGroupRequest("g", 10_000, 10_000, "", "", "consumer", protocols)
+    protocols = [join_group.JoinGroupRequestProtocol(name, b"x") for name in _names(n)]
+    return join_group.JoinGroupRequest("g", 10_000, 10_000, "", "", "consumer", protocols)
 
 
 K = ApiKey
@@ -195,9 +213,9 @@ LARGE_REQUESTS = {
     "OffsetDelete": LargeRequest(K.OFFSET_DELETE, 0, _offset_delete),
     "OffsetForLeaderEpoch": LargeRequest(K.OFFSET_FOR_LEADER_EPOCH, 4, _epochs),
     "FindCoordinator": LargeRequest(
-        K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=_names(n))
+        K.FIND_COORDINATOR, 6, lambda n: find_coordinator.FindCoordinatorRequest(coordinator_keys=_names(n))
     ),
-    "DescribeGroups": LargeRequest(K.DESCRIBE_GROUPS, 5, lambda n: dg.DescribeGroupsRequest(_names(n))),
+    "DescribeGroups": LargeRequest(K.DESCRIBE_GROUPS, 5, lambda n: describe_groups.DescribeGroupsRequest(_names(n))),
     "DeleteGroups": LargeRequest(K.DELETE_GROUPS, 2, lambda n: dgr.DeleteGroupsRequest(_names(n))),
     "JoinGroup": LargeRequest(K.JOIN_GROUP, 5, _join),
     "LeaveGroup": LargeRequest(K.LEAVE_GROUP, 5, _leave),
@@ -206,13 +224,17 @@ LARGE_REQUESTS = {
     "ElectLeaders": LargeRequest(K.ELECT_LEADERS, 2, _elect),
     "AlterPartitionReassignments": LargeRequest(K.ALTER_PARTITION_REASSIGNMENTS, 1, _move),
     "ListPartitionReassignments": LargeRequest(K.LIST_PARTITION_REASSIGNMENTS, 0, _moves),
-    "DeleteTopics": LargeRequest(K.DELETE_TOPICS, 5, lambda n: dt.DeleteTopicsRequest(topic_names=_names(n))),
+    "DeleteTopics": LargeRequest(
+        K.DELETE_TOPICS, 5, lambda n: delete_topics.DeleteTopicsRequest(topic_names=_names(n))
+    ),
     "DeleteRecords": LargeRequest(K.DELETE_RECORDS, 2, _delete_records),
     "DescribeConfigs": LargeRequest(K.DESCRIBE_CONFIGS, 4, _configs),
     "AlterConfigs": LargeRequest(K.ALTER_CONFIGS, 2, _alter_old),
     "IncrementalAlterConfigs": LargeRequest(K.INCREMENTAL_ALTER_CONFIGS, 1, _alter),
     "DescribeProducers": LargeRequest(
-        K.DESCRIBE_PRODUCERS, 0, lambda n: dp.DescribeProducersRequest([dp.TopicRequest("t", list(range(n)))])
+        K.DESCRIBE_PRODUCERS,
+        0,
+        lambda n: describe_producers.DescribeProducersRequest([describe_producers.TopicRequest("t", list(range(n)))]),
     ),
     "DescribeLogDirs": LargeRequest(
         K.DESCRIBE_LOG_DIRS, 4, lambda n: dld.DescribeLogDirsRequest([dld.DescribableLogDirTopic("t", list(range(n)))])
@@ -236,10 +258,10 @@ LARGE_REQUESTS = {
     "PushTelemetry, claims": LargeRequest(K.PUSH_TELEMETRY, 0, telemetry_bombs.overlong_field),
     "PushTelemetry, again": LargeRequest(K.PUSH_TELEMETRY, 0, telemetry_bombs.repeated_push, is_behind=True),
     "100 MB of keys": LargeRequest(
-        K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=["k" * 500] * n)
+        K.FIND_COORDINATOR, 6, lambda n: find_coordinator.FindCoordinatorRequest(coordinator_keys=["k" * 500] * n)
     ),
     "5 MB of counts": LargeRequest(
-        K.FIND_COORDINATOR, 6, lambda n: fc.FindCoordinatorRequest(coordinator_keys=[""] * (25 * n))
+        K.FIND_COORDINATOR, 6, lambda n: find_coordinator.FindCoordinatorRequest(coordinator_keys=[""] * (25 * n))
     ),
 }
 
@@ -278,7 +300,7 @@ class ConcurrentClient:
         self.longest_s = 0.0
 
     def _run(self) -> None:
-        question = encode_request(K.API_VERSIONS, 0, 1, "other", av.ApiVersionsRequest())
+        question = encode_request(K.API_VERSIONS, 0, 1, "other", api_versions.ApiVersionsRequest())
         with socket.create_connection(("127.0.0.1", self._port)) as sock:
             while not self._done.is_set():
                 began = time.perf_counter()
@@ -303,7 +325,7 @@ def _memory(pid: int, field: str) -> int:
 
 def _warm(port: int, scene: LargeRequest) -> None:
     """Send a small request of the same kind, so that the node imports and compiles what the first use needs."""
-    exists = md.MetadataRequest([md.MetadataRequestTopic(name="t")])
+    exists = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")])
     with socket.create_connection(("127.0.0.1", port)) as sock:
         _ask(sock, encode_request(K.METADATA, 12, 1, "hostile", exists))
         time.sleep(0.5)

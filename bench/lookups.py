@@ -17,10 +17,7 @@ from pathlib import Path
 from compat_tests.support.processes import OttlaProcess
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import create_topics, fetch, list_offsets, produce
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 LOOKUPS = 3000
@@ -30,22 +27,29 @@ TIMEOUT_S = 120.0
 
 def fill(peer: RawClient, batches: int, records: int, record_bytes: int) -> None:
     """Create the topic ``t``; produce ``batches`` batches of ``records`` records, whose timestamps are 1 ms apart."""
-    config = [ct.CreatableTopicConfig("retention.ms", "-1"), ct.CreatableTopicConfig("max.message.bytes", "10000000")]
-    topic = ct.CreatableTopic("t", 1, 1, configs=config)
-    assert peer.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([topic], 10_000)).topics[0].error_code == 0
+    config = [
+        create_topics.CreatableTopicConfig("retention.ms", "-1"),
+        create_topics.CreatableTopicConfig("max.message.bytes", "10000000"),
+    ]
+    topic = create_topics.CreatableTopic("t", 1, 1, configs=config)
+    assert (
+        peer.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([topic], 10_000)).topics[0].error_code == 0
+    )
     value = bytes(record_bytes)
     for number in range(batches):
         first = START_MS + number * records
         raw = build_batch([NewRecord(None, value, first + i) for i in range(records)])
-        data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, raw)])
-        answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 60_000, [data]))
+        data = produce.TopicProduceData("t", partition_data=[produce.PartitionProduceData(0, raw)])
+        answer = peer.call(ApiKey.PRODUCE, 9, produce.ProduceRequest(None, -1, 60_000, [data]))
         assert answer.responses[0].partition_responses[0].error_code == 0
 
 
 def find_by_timestamp(peer: RawClient, at: int) -> None:
     """Request the offset of the record ``at`` ms after `START_MS` by ListOffsets; check that it is ``at``."""
-    rows = [lo.ListOffsetsPartition(0, timestamp=START_MS + at)]
-    answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", rows)]))
+    rows = [list_offsets.ListOffsetsPartition(0, timestamp=START_MS + at)]
+    answer = peer.call(
+        ApiKey.LIST_OFFSETS, 5, list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic("t", rows)])
+    )
     assert answer.topics[0].partitions[0].offset == at
 
 
@@ -54,8 +58,10 @@ def find_by_offset(peer: RawClient, at: int) -> float:
 
     The lookup ends with them; the rest of the response is read, too.
     """
-    part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=1)
-    body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("t", partitions=[part])])
+    part = fetch.FetchPartition(0, fetch_offset=at, partition_max_bytes=1)
+    body = fetch.FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=1, topics=[fetch.FetchTopic("t", partitions=[part])]
+    )
     peer.send(ApiKey.FETCH, 12, body)
     peer.sock.recv(64, socket.MSG_PEEK | socket.MSG_WAITALL)
     found = time.perf_counter()

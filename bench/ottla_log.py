@@ -25,7 +25,7 @@ from compat_tests.support.jars import jars
 from compat_tests.support.processes import OttlaProcess
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import create_topics
 from ottla.wire.record_batch.compression import CompressionType
 from ottla.wire.record_batch.records import NewRecord, build_batch
 from spark_it.ottla_log.build_jar import build_jar
@@ -62,7 +62,11 @@ class ReadTimes(NamedTuple):
 def fill(node: OttlaProcess, gigabytes: float, codec: CompressionType) -> int:
     """Create and fill the topic, and return the number of its records; their timestamps grow with the offsets."""
     client = RawClient(node.port)
-    client.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, PARTITIONS, 1)], 60_000))
+    client.call(
+        ApiKey.CREATE_TOPICS,
+        5,
+        create_topics.CreateTopicsRequest([create_topics.CreatableTopic(TOPIC, PARTITIONS, 1)], 60_000),
+    )
     payload = [os.urandom(RECORD_BYTES // 4).hex().encode() * 2 for _ in range(RECORDS_A_BATCH)]
     rounds = max(1, int(gigabytes * 1e9 / (RECORDS_A_BATCH * (RECORD_BYTES + 20) * PARTITIONS * EQUAL_BATCHES)))
     for number in range(rounds * PARTITIONS):

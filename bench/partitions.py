@@ -15,9 +15,7 @@ from pathlib import Path
 from compat_tests.support.processes import OttlaProcess
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import create_topics, list_offsets, produce
 from ottla.wire.record_batch import records
 
 IDLE_WITHIN_S = 300.0
@@ -52,7 +50,9 @@ class PartitionSet:
         """Create the topics, one request for each."""
         peer = RawClient(node.port, timeout_s=300)
         for name in self.names:
-            request = ct.CreateTopicsRequest([ct.CreatableTopic(name, self.partitions, 1)], 300_000)
+            request = create_topics.CreateTopicsRequest(
+                [create_topics.CreatableTopic(name, self.partitions, 1)], 300_000
+            )
             assert peer.call(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
 
     def write(self, node: OttlaProcess, value_bytes: int) -> None:
@@ -63,8 +63,10 @@ class PartitionSet:
         for name in self.names:
             for first in range(0, self.partitions, at_once):
                 numbers = range(first, min(first + at_once, self.partitions))
-                rows = [p.PartitionProduceData(number, raw) for number in numbers]
-                request = p.ProduceRequest(None, -1, 60_000, [p.TopicProduceData(name, partition_data=rows)])
+                rows = [produce.PartitionProduceData(number, raw) for number in numbers]
+                request = produce.ProduceRequest(
+                    None, -1, 60_000, [produce.TopicProduceData(name, partition_data=rows)]
+                )
                 answer = peer.call(ApiKey.PRODUCE, 9, request)
                 assert not any(x.error_code for x in answer.responses[0].partition_responses)
 
@@ -73,8 +75,12 @@ class PartitionSet:
         peer = RawClient(node.port, timeout_s=300)
         out = []
         for name in self.names:
-            rows = [lo.ListOffsetsPartition(number, timestamp=-1) for number in range(self.partitions)]
-            answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, rows)]))
+            rows = [list_offsets.ListOffsetsPartition(number, timestamp=-1) for number in range(self.partitions)]
+            answer = peer.call(
+                ApiKey.LIST_OFFSETS,
+                5,
+                list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(name, rows)]),
+            )
             out += [x.offset for x in answer.topics[0].partitions]
         return out
 

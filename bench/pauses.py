@@ -40,12 +40,8 @@ from ottla.runtime.garbage_collection import freeze_garbage_collector
 from ottla.runtime.real_env import RealEnv
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import find_coordinator as fc
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import metadata as md
-from ottla.wire.messages import offset_commit as oc
-from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import find_coordinator, incremental_alter_configs, list_offsets, offset_commit, offset_fetch
+from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.record_batch import records
 
 PROBE_INTERVAL_S = 0.001
@@ -198,8 +194,10 @@ class PauseScenarios:
         done = self._admin.create_topics([wanted], request_timeout=300, operation_timeout=300)
         done[name].result(300)
         for first in range(0, partitions, 100):
-            rows = [lo.ListOffsetsPartition(n, timestamp=-1) for n in range(first, min(first + 100, partitions))]
-            request = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, rows)])
+            rows = [
+                list_offsets.ListOffsetsPartition(n, timestamp=-1) for n in range(first, min(first + 100, partitions))
+            ]
+            request = list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(name, rows)])
             while any(x.error_code for x in self._peer.call(ApiKey.LIST_OFFSETS, 5, request).topics[0].partitions):
                 time.sleep(0.1)
 
@@ -230,7 +228,7 @@ class PauseScenarios:
     def metadata(self) -> None:
         """Request the metadata of all topics, ten times."""
         for _ in range(10):
-            self._peer.call(ApiKey.METADATA, 12, md.MetadataRequest(None, allow_auto_topic_creation=False))
+            self._peer.call(ApiKey.METADATA, 12, MetadataRequest(None, allow_auto_topic_creation=False))
 
     def scrape(self) -> None:
         """Request the metrics page three times."""
@@ -267,23 +265,23 @@ class PauseScenarios:
 
     def positions(self) -> None:
         """Commit offsets, one of each partition per request, until the partition of `__consumer_offsets` has 100 MB."""
-        self._peer.call(ApiKey.FIND_COORDINATOR, 3, fc.FindCoordinatorRequest("load-0"))
+        self._peer.call(ApiKey.FIND_COORDINATOR, 3, find_coordinator.FindCoordinatorRequest("load-0"))
         numbers = range(self._partitions)
         topics = [
-            oc.OffsetCommitRequestTopic(
-                f"t{n}", partitions=[oc.OffsetCommitRequestPartition(p, 5, -1, "m" * 16) for p in numbers]
+            offset_commit.OffsetCommitRequestTopic(
+                f"t{n}", partitions=[offset_commit.OffsetCommitRequestPartition(p, 5, -1, "m" * 16) for p in numbers]
             )
             for n in range(self._topics)
         ]
         number = 0
         while sum(x.stat().st_size for x in (self._where / "__consumer_offsets-0").glob("*.log")) < POSITIONS_BYTES:
-            request = oc.OffsetCommitRequest(f"load-{number}", topics=topics)
+            request = offset_commit.OffsetCommitRequest(f"load-{number}", topics=topics)
             answer = self._peer.call(ApiKey.OFFSET_COMMIT, 8, request)
             number += answer.topics[0].partitions[0].error_code == 0
 
     def loaded(self) -> None:
         """Wait, without a time limit, until a restarted node has loaded the committed offsets again."""
-        request = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", [0])])
+        request = offset_fetch.OffsetFetchRequest("load-0", [offset_fetch.OffsetFetchRequestTopic("t0", [0])])
         while (answer := self._peer.call(ApiKey.OFFSET_FETCH, 7, request)).error_code:
             assert answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
             time.sleep(0.05)
@@ -291,9 +289,15 @@ class PauseScenarios:
 
     def hostile(self) -> None:
         """Send requests with many small items: settings of unknown topics, uncommitted offsets."""
-        resources = [ia.AlterConfigsResource(2, f"none-{n}") for n in range(MANY_ELEMENTS)]
-        self._peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest(resources, True))
-        request = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", list(range(MANY_ELEMENTS)))])
+        resources = [incremental_alter_configs.AlterConfigsResource(2, f"none-{n}") for n in range(MANY_ELEMENTS)]
+        self._peer.call(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            incremental_alter_configs.IncrementalAlterConfigsRequest(resources, True),
+        )
+        request = offset_fetch.OffsetFetchRequest(
+            "load-0", [offset_fetch.OffsetFetchRequestTopic("t0", list(range(MANY_ELEMENTS)))]
+        )
         self._peer.call(ApiKey.OFFSET_FETCH, 7, request)
 
     def at_rest(self) -> None:

@@ -27,7 +27,7 @@ from compat_tests.support.processes import KafkaProcess, NodeProcess, OttlaProce
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import create_topics
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 WARM = "warm"
@@ -62,8 +62,11 @@ def fill(node: NodeProcess, topics: list[str], partitions: int, every: int) -> i
     The warm-up topic is created, too, with one record that is not counted.
     """
     client, written = RawClient(node.port), 0
-    created = [ct.CreatableTopic(WARM, 1, 1), *(ct.CreatableTopic(topic, partitions, 1) for topic in topics)]
-    answer = client.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest(created, 120_000))
+    created = [
+        create_topics.CreatableTopic(WARM, 1, 1),
+        *(create_topics.CreatableTopic(topic, partitions, 1) for topic in topics),
+    ]
+    answer = client.call(ApiKey.CREATE_TOPICS, 5, create_topics.CreateTopicsRequest(created, 120_000))
     assert not any(row.error_code for row in answer.topics), answer
     for topic in topics:
         for partition in range(0, partitions, every):

@@ -24,8 +24,7 @@ from compat_tests.support.object_stores import object_store
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.broker.storage.tiered.object_store import ObjectStore
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import fetch as f
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages import fetch, list_offsets
 from ottla.wire.record_batch.batch_header import read_offset_and_size
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
@@ -72,8 +71,8 @@ class TieredBenchmarkNode:
 
     def local_start(self) -> int:
         """Request and return the local log start offset of the topic ``tiered``: older records are remote only."""
-        wanted = [lo.ListOffsetsTopic("tiered", [lo.ListOffsetsPartition(0, -1, EARLIEST_LOCAL)])]
-        answer = self.client.call(ApiKey.LIST_OFFSETS, 11, lo.ListOffsetsRequest(topics=wanted))
+        wanted = [list_offsets.ListOffsetsTopic("tiered", [list_offsets.ListOffsetsPartition(0, -1, EARLIEST_LOCAL)])]
+        answer = self.client.call(ApiKey.LIST_OFFSETS, 11, list_offsets.ListOffsetsRequest(topics=wanted))
         offset: int = answer.topics[0].partitions[0].offset
         return offset
 
@@ -81,13 +80,13 @@ class TieredBenchmarkNode:
         """Fetch the records of a topic up to `end`, the offset up to which ``tiered`` is remote; return MiB/s."""
         offset, size, started = 0, 0, time.perf_counter()
         while offset < self.end:
-            part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=MIB)
-            request = f.FetchRequest(
+            part = fetch.FetchPartition(0, fetch_offset=offset, partition_max_bytes=MIB)
+            request = fetch.FetchRequest(
                 max_wait_ms=500,
                 min_bytes=1,
                 max_bytes=50 * MIB,
                 session_epoch=-1,
-                topics=[f.FetchTopic(topic, partitions=[part])],
+                topics=[fetch.FetchTopic(topic, partitions=[part])],
             )
             (row,) = self.client.call(ApiKey.FETCH, 12, request).responses[0].partitions
             assert not row.error_code, row.error_code

@@ -18,8 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from compat_tests.support.processes import OttlaProcess
 from compat_tests.support.raw_client import RawClient
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import list_offsets as lo
-from ottla.wire.messages import produce as p
+from ottla.wire.messages import list_offsets, produce
 from ottla.wire.record_batch import records
 
 CONCURRENT_REQUESTS = 100
@@ -27,16 +26,18 @@ CONCURRENT_REQUESTS = 100
 
 def end_offset_errors(peer: RawClient, topic: str, numbers: range) -> list[int]:
     """Return the error codes of ListOffsets for the end offsets of the partitions ``numbers`` of a topic."""
-    rows = [lo.ListOffsetsPartition(number, timestamp=-1) for number in numbers]
-    answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(topic, rows)]))
+    rows = [list_offsets.ListOffsetsPartition(number, timestamp=-1) for number in numbers]
+    answer = peer.call(
+        ApiKey.LIST_OFFSETS, 5, list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(topic, rows)])
+    )
     return [x.error_code for x in answer.topics[0].partitions]
 
 
 def write(peer: RawClient, topic: str, number: int) -> int:
     """Produce one record to partition ``number`` with acks=all; return the error code."""
     raw = records.build_batch([records.NewRecord(None, b"x", time.time_ns() // 10**6)])
-    data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(number, raw)])
-    answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 60_000, [data]))
+    data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(number, raw)])
+    answer = peer.call(ApiKey.PRODUCE, 9, produce.ProduceRequest(None, -1, 60_000, [data]))
     return int(answer.responses[0].partition_responses[0].error_code)
 
 

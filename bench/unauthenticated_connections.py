@@ -26,7 +26,7 @@ from compat_tests.support.raw_client import RawClient
 from ottla.runtime.tests.certificate_authority import CertificateAuthority
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import create_topics
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -217,7 +217,11 @@ def main() -> None:
     for listener in ("LOGIN", "BOTH"):
         with tempfile.TemporaryDirectory() as name, AuthenticatingNode(Path(name)) as node:
             maker = RawClient(node.port)
-            maker.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("small", 1, 1)], 9_000))
+            maker.call(
+                ApiKey.CREATE_TOPICS,
+                7,
+                create_topics.CreateTopicsRequest([create_topics.CreatableTopic("small", 1, 1)], 9_000),
+            )
             maker.close()
             measure(node, listener, options.strangers, options.seconds)
 

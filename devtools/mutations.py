@@ -143,7 +143,7 @@ class _MutantFinder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        # A message's fields carry their wire type in the annotation: A[int, w("int32", "12+")].
+        # A message's fields carry their wire type in the annotation: Annotated[int, wire_field("int32", "12+")].
         for inner in ast.walk(node.annotation):
             if isinstance(inner, ast.Call):
                 self.visit(inner)

@@ -20,8 +20,7 @@ import trio
 
 from ottla.controller.control.broker_heartbeat import BrokerControlState, BrokerHeartbeatState, next_broker_state
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-from ottla.wire.messages import broker_heartbeat as bh
-from ottla.wire.messages import metadata_records as m
+from ottla.wire.messages import broker_heartbeat, metadata_records
 from sim.faults.node_lifecycle import NodeLifecycle
 from sim.scenarios.cluster import ClusterScenario
 from sim.workload.clients import create_topic
@@ -54,8 +53,8 @@ def outcome(
     not read the metadata up to its offset.
     """
     contacts = BrokerHeartbeatState(registration_offsets={1: 10})
-    broker = m.RegisterBrokerRecord(1, broker_epoch=10, fenced=now is BrokerControlState.FENCED)
-    other = m.RegisterBrokerRecord(2, broker_epoch=11, fenced=False)
+    broker = metadata_records.RegisterBrokerRecord(1, broker_epoch=10, fenced=now is BrokerControlState.FENCED)
+    other = metadata_records.RegisterBrokerRecord(2, broker_epoch=11, fenced=False)
     if now is BrokerControlState.CONTROLLED_SHUTDOWN:
         contacts.controlled_shutdown_offsets[1] = 20
         contacts.metadata_offsets[2] = 15 if waits else 25
@@ -64,7 +63,7 @@ def outcome(
     )
     topics = {TOPIC: TopicImage(TOPIC, b"t" * 16, {0: partition})} if leads else {}
     image = MetadataImage(30, topics=topics, brokers={1: broker, 2: other})
-    request = bh.BrokerHeartbeatRequest(1, 10, 10 if caught_up else 9, fence, stop)
+    request = broker_heartbeat.BrokerHeartbeatRequest(1, 10, 10 if caught_up else 9, fence, stop)
     steps = next_broker_state(image, contacts, request)
     while True:
         try:

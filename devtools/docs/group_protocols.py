@@ -20,9 +20,7 @@ from ottla.broker.share_partitions.share_partition import SharePartition, ShareP
 from ottla.broker.tests import streams_group_fixture as streams
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, ConsumerMemberClient
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import heartbeat as hb
-from ottla.wire.messages import leave_group as lg
-from ottla.wire.messages import sync_group as sg
+from ottla.wire.messages import heartbeat, leave_group, sync_group
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "explanation" / "group-protocols.md"
@@ -62,12 +60,12 @@ def classic() -> list[str]:
         out.append(_row(label, _response_text(answer), stage.group))
 
     def sync(pending: str, generation: int, **given: str) -> Any:
-        rows = [sg.SyncGroupRequestAssignment(ids[name], text.encode()) for name, text in given.items()]
-        request = sg.SyncGroupRequest("g", generation, ids[pending[0]], None, "consumer", "range", rows)
+        rows = [sync_group.SyncGroupRequestAssignment(ids[name], text.encode()) for name, text in given.items()]
+        request = sync_group.SyncGroupRequest("g", generation, ids[pending[0]], None, "consumer", "range", rows)
         return stage.send(pending, request, 5)
 
     def beat(pending: str, generation: int) -> Any:
-        return stage.send(pending, hb.HeartbeatRequest("g", generation, ids[pending[0]]), 4)
+        return stage.send(pending, heartbeat.HeartbeatRequest("g", generation, ids[pending[0]]), 4)
 
     show("a: JoinGroup", stage.join("a", version=3))
     show("a: SyncGroup, all for a", sync("a-1", 1, a="assigned 0 1 2 3"))
@@ -78,7 +76,7 @@ def classic() -> list[str]:
     show("b: SyncGroup", sync("b-1", 2))
     show("a: SyncGroup, two for each", sync("a-4", 2, a="assigned 0 1", b="assigned 2 3"))
     show("b: response to SyncGroup", stage.answers["b-1"])
-    show("a: LeaveGroup", stage.send("a-5", lg.LeaveGroupRequest("g", ids["a"]), 2))
+    show("a: LeaveGroup", stage.send("a-5", leave_group.LeaveGroupRequest("g", ids["a"]), 2))
     show("b: Heartbeat", beat("b-2", 2))
     show("b: revokes all, JoinGroup", stage.join("b-3", ids["b"], version=3))
     show("b: SyncGroup, all for b", sync("b-4", 3, b="assigned 0 1 2 3"))

@@ -17,8 +17,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, TxnAppendContext
 from ottla.wire import field_dump
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, records
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "on-disk-format.md"
 NOW = 1_767_225_600_000
@@ -38,20 +37,20 @@ def example_files() -> dict[str, bytes]:
     directory.load_checkpoints()
     settings = LogConfig(index_interval_bytes=50)
     log = directory.create_partition("events", 0, bytes(range(16, 32)), settings, NOW)
-    plain = r.build_batch([r.NewRecord(b"car-7", b"21.5", NOW, (("unit", b"C"),))])
+    plain = records.build_batch([records.NewRecord(b"car-7", b"21.5", NOW, (("unit", b"C"),))])
     log.append_as_leader(bytearray(plain), 0, NOW)
     for number in range(2):
-        transactional = r.build_batch(
-            [r.NewRecord(None, b"%d" % number, NOW + 1 + number)],
-            attributes=b.TRANSACTIONAL_BIT,
+        transactional = records.build_batch(
+            [records.NewRecord(None, b"%d" % number, NOW + 1 + number)],
+            attributes=batch_header.TRANSACTIONAL_BIT,
             producer_id=1000,
             producer_epoch=0,
             base_sequence=number,
         )
         log.append_as_leader(bytearray(transactional), 0, NOW, txn=TxnAppendContext(VERIFICATION_DISABLED))
-    abort = r.build_batch(
-        [r.NewRecord(b"\0\0\0\0", b"\0\0\0\0\0\0", NOW + 5)],
-        attributes=b.TRANSACTIONAL_BIT | b.CONTROL_BIT,
+    abort = records.build_batch(
+        [records.NewRecord(b"\0\0\0\0", b"\0\0\0\0\0\0", NOW + 5)],
+        attributes=batch_header.TRANSACTIONAL_BIT | batch_header.CONTROL_BIT,
         producer_id=1000,
         producer_epoch=0,
         base_sequence=-1,

@@ -15,11 +15,7 @@ import trio
 
 from ottla.client.channel import Channel
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import add_partitions_to_txn as ap
-from ottla.wire.messages import end_txn as et
-from ottla.wire.messages import init_producer_id as ip
-from ottla.wire.messages import produce
-from ottla.wire.messages import write_txn_markers as wm
+from ottla.wire.messages import add_partitions_to_txn, end_txn, init_producer_id, produce, write_txn_markers
 from sim.faults.node_lifecycle import NodeLifecycle
 from sim.faults.transaction_steps import TransactionStep, observe_steps
 from sim.scenarios.cluster import ClusterScenario
@@ -42,17 +38,17 @@ STEP_TEXTS = {
 def describe_request(request: Any) -> str | None:
     """Return a request of a transaction, of which only the first partition, as text; None for any other request."""
     match request:
-        case ip.InitProducerIdRequest():
+        case init_producer_id.InitProducerIdRequest():
             return "InitProducerId"
         case produce.ProduceRequest():
             topic = request.topic_data[0]
             return f"Produce: a batch for {topic.name}-{topic.partition_data[0].index}"
-        case ap.AddPartitionsToTxnRequest():
+        case add_partitions_to_txn.AddPartitionsToTxnRequest():
             topic = request.transactions[0].topics[0]
             return f"AddPartitionsToTxn: {topic.name}-{topic.partitions[0]}"
-        case et.EndTxnRequest():
+        case end_txn.EndTxnRequest():
             return f"EndTxn: {'commit' if request.committed else 'abort'}, epoch {request.producer_epoch}"
-        case wm.WriteTxnMarkersRequest():
+        case write_txn_markers.WriteTxnMarkersRequest():
             (marker,) = request.markers
             topic = marker.topics[0]
             how = "committed" if marker.transaction_result else "aborted"
@@ -67,15 +63,15 @@ def describe_response(answer: Any) -> str:
         AssertionError: it is another response.
     """
     match answer:
-        case ip.InitProducerIdResponse() | et.EndTxnResponse():
+        case init_producer_id.InitProducerIdResponse() | end_txn.EndTxnResponse():
             return f"{_name(answer.error_code)}, epoch {answer.producer_epoch}"
         case produce.ProduceResponse():
             row = answer.responses[0].partition_responses[0]
             return f"{_name(row.error_code)}, at offset {row.base_offset}"
-        case ap.AddPartitionsToTxnResponse():
+        case add_partitions_to_txn.AddPartitionsToTxnResponse():
             row = answer.results_by_transaction[0].topic_results[0].results_by_partition[0]
             return _name(row.partition_error_code)
-        case wm.WriteTxnMarkersResponse():
+        case write_txn_markers.WriteTxnMarkersResponse():
             return _name(answer.markers[0].topics[0].partitions[0].error_code)
     raise AssertionError(answer)
 

@@ -27,31 +27,56 @@ from ottla.broker.share_state.state_machine import DeleteShareState, TopicsDelet
 from ottla.broker.tests import share_group_fixture
 from ottla.broker.tests.handler_fixture import HandlerFixture, topic_id_of
 from ottla.broker.tests.transaction_coordinator_fixture import ProducerIdSequence
-from ottla.broker.transactions import events as ev
+from ottla.broker.transactions import events
 from ottla.broker.transactions.coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.broker.transactions.coordinator import TransactionCoordinator
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
 from ottla.jobs.state_machine import TransactionCompletion
 from ottla.jobs.time_slice import run_in_background
 from ottla.log.log_validator import AppendOrigin
-from ottla.wire.api_keys import ApiKey as K
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
 
 GROUP_APIS = (
-    *(K.JOIN_GROUP, K.SYNC_GROUP, K.HEARTBEAT, K.LEAVE_GROUP, K.CONSUMER_GROUP_HEARTBEAT, K.STREAMS_GROUP_HEARTBEAT),
-    *(K.SHARE_GROUP_HEARTBEAT, K.OFFSET_COMMIT, K.OFFSET_FETCH, K.OFFSET_DELETE, K.DELETE_GROUPS, K.LIST_GROUPS),
-    *(K.DESCRIBE_GROUPS, K.CONSUMER_GROUP_DESCRIBE, K.SHARE_GROUP_DESCRIBE, K.STREAMS_GROUP_DESCRIBE),
-    *(K.DESCRIBE_SHARE_GROUP_OFFSETS, K.ALTER_SHARE_GROUP_OFFSETS, K.DELETE_SHARE_GROUP_OFFSETS),
+    *(
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+    ),
+    *(
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.LIST_GROUPS,
+    ),
+    *(
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+    ),
+    *(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
 )
 TRANSACTION_APIS = (
-    *(K.INIT_PRODUCER_ID, K.ADD_PARTITIONS_TO_TXN, K.ADD_OFFSETS_TO_TXN, K.END_TXN),
-    *(K.DESCRIBE_TRANSACTIONS, K.LIST_TRANSACTIONS, K.WRITE_TXN_MARKERS),
+    *(ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN),
+    *(ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS, ApiKey.WRITE_TXN_MARKERS),
 )
 SHARE_APIS = (
-    *(K.INITIALIZE_SHARE_GROUP_STATE, K.READ_SHARE_GROUP_STATE, K.WRITE_SHARE_GROUP_STATE),
-    *(K.DELETE_SHARE_GROUP_STATE, K.READ_SHARE_GROUP_STATE_SUMMARY, K.SHARE_FETCH, K.SHARE_FETCH, K.SHARE_ACKNOWLEDGE),
+    *(ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE, ApiKey.WRITE_SHARE_GROUP_STATE),
+    *(
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+    ),
 )
 T = topic_id_of("t")
 RETENTION = {
@@ -176,7 +201,7 @@ def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     stage.services.groups = SimpleNamespace(partition_for=lambda group: 0)
 
     def serves() -> Any:
-        event = lambda own: ev.VerifyPartitions(own, "none", 1, 1, frozenset())  # noqa: E731
+        event = lambda own: events.VerifyPartitions(own, "none", 1, 1, frozenset())  # noqa: E731
         answer = coordinator.submit_to_partition(1, event).answer
         # INVALID_PRODUCER_ID_MAPPING: the coordinator has read its log
         return None if getattr(answer, "code", None) == 49 else answer
@@ -207,7 +232,7 @@ def share_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     stage = _handler_fixture(SHARE_TOPIC)
     for number in range(3):
         replica = stage.hosted.replicas["t", number]
-        replica.append(bytearray(r.build_batch([r.NewRecord(b"k", b"v", 0)] * 9)), 0, AppendOrigin.CLIENT)
+        replica.append(bytearray(records.build_batch([records.NewRecord(b"k", b"v", 0)] * 9)), 0, AppendOrigin.CLIENT)
         replica.log.set_high_watermark(replica.log.log_end_offset)
     env: Any = stage.env
     timers = Timers(env)

@@ -34,8 +34,8 @@ from ottla.wire.errors import ProtocolError, WireError
 from ottla.wire.messages import consumer_group_records as consumer
 from ottla.wire.messages import offset_records, share_state_records, transaction_records
 from ottla.wire.record_batch import batch_header
-from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 Classes = Mapping[int, tuple[type[Message], type[Message]]]
 
@@ -189,11 +189,11 @@ class RandomRecordGenerator:
         """Draw a batch of 1 to 8 records, some of them compressed, transactional or with a wrong header field."""
         rng = self._rng
         count = rng.choice((1, 1, 2, 4, 8))
-        some = [r.NewRecord(*self.record(), rng.choice((0, -1, 1_000_000))) for _ in range(count)]
+        some = [NewRecord(*self.record(), rng.choice((0, -1, 1_000_000))) for _ in range(count)]
         named: dict[str, Any] = {}
         if rng.random() < 0.12:
             named = {"producer_id": rng.choice((0, 1, 7)), "producer_epoch": 1, "attributes": 16, "base_sequence": 0}
-        raw = r.build_batch(
+        raw = build_batch(
             some,
             codec=rng.choice(
                 (

@@ -15,7 +15,7 @@ MUTANTS = [
     ("x = a < b <= c", {"(a <= b <= c)", "(a >= b <= c)", "(a < b < c)", "(a < b > c)"}),
     ("x = a is None", {"(a is not None)"}),
     ("x = (7, 0, True, 'up', b'k', 1.5, -1)", {"8", "0", "1", "False", "''", 'b""', "2.5", "2"}),
-    ("x: A[int, w('int32', '12+', tag=0)] = -1", {"''", "'13+'", "1", "2"}),
+    ("x: Annotated[int, w('int32', '12+', tag=0)] = -1", {"''", "'13+'", "1", "2"}),
     ("def f(n):\n    n.x = 1\n    g()\n    n.y += z", {"pass", "2"}),
     ("async def f():\n    for n in x:\n        await g()\n        continue\n    raise E", {"pass"}),
     ("def f(n) -> bool:\n    return g(n)", {"(not (g(n)))"}),
