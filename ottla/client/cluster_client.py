@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import describe_cluster, fetch, metadata, produce
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 from ottla.wire.record_batch.compression import CompressionType
 
 logger = logging.getLogger("ottla.client")
@@ -53,7 +53,7 @@ class FetchedRecord:
 
     topic: str
     partition: int
-    record: r.Record
+    record: records.Record
 
 
 def is_retriable(error: Exception) -> bool:
@@ -258,7 +258,7 @@ class ClusterClient:
         self,
         topic: str,
         partition: int,
-        items: list[r.NewRecord],
+        items: list[records.NewRecord],
         *,
         codec: CompressionType = CompressionType.NONE,
         acks: int = -1,
@@ -276,7 +276,7 @@ class ClusterClient:
             OSError: the connection failed, and the records may be in the log; or the leader cannot be reached for
                 `LEADER_MOVE_TIMEOUT_MS`.
         """
-        raw = r.build_batch(items, codec=codec)
+        raw = records.build_batch(items, codec=codec)
         data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(partition, raw)])
         request = produce.ProduceRequest(None, acks, 30_000, [data])
 

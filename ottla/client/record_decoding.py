@@ -11,9 +11,9 @@ from typing import NamedTuple
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch import legacy_records
-from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.batch_header import BatchHeader
 from ottla.wire.record_batch.control_record import ControlRecordType, parse_end_transaction_marker
+from ottla.wire.record_batch.records import Record, iterate_records
 
 
 class DecodedRecords(NamedTuple):
@@ -22,7 +22,7 @@ class DecodedRecords(NamedTuple):
     ``append_time_offsets``: offsets of the records whose timestamps are those of the log append.
     """
 
-    records: list[r.Record]
+    records: list[Record]
     next_offset: int
     append_time_offsets: frozenset[int] = frozenset()
 
@@ -34,7 +34,7 @@ def _batches(raw: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         yield pos, header
 
 
-def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
+def decode_records(raw: Buffer, from_offset: int) -> Iterator[Record]:
     """Yield the data records in fetched bytes with offsets from ``from_offset`` on, but no control records.
 
     An incomplete batch at the end is ignored. Records of aborted transactions are included: see `decode_committed`.
@@ -44,7 +44,7 @@ def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
     """
     for pos, header in _batches(raw):
         if not header.is_control:
-            yield from (x for x in r.iterate_records(raw, header, pos) if x.offset >= from_offset)
+            yield from (x for x in iterate_records(raw, header, pos) if x.offset >= from_offset)
 
 
 def decode_committed(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int, int]] = ()) -> DecodedRecords:
@@ -58,7 +58,7 @@ def decode_committed(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int,
     """
     begun = sorted(((first, producer_id) for producer_id, first in aborted), reverse=True)
     skipped: set[int] = set()
-    out: list[r.Record] = []
+    out: list[Record] = []
     appended: set[int] = set()
     end = from_offset
     for pos, header in _batches(raw):
@@ -66,12 +66,12 @@ def decode_committed(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int,
         while begun and begun[-1][0] <= header.last_offset:
             skipped.add(begun.pop()[1])
         if header.is_control:
-            ends = (parse_end_transaction_marker(record) for record in r.iterate_records(raw, header, pos))
+            ends = (parse_end_transaction_marker(record) for record in iterate_records(raw, header, pos))
             if any(end_of is not None and end_of.control_type == ControlRecordType.ABORT for end_of in ends):
                 skipped.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in skipped):
             first = len(out)
-            out += (x for x in r.iterate_records(raw, header, pos) if x.offset >= from_offset)
+            out += (x for x in iterate_records(raw, header, pos) if x.offset >= from_offset)
             if header.has_log_append_time:
                 appended.update(x.offset for x in out[first:])
     return DecodedRecords(out, end, frozenset(appended))

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.console.in_process import SessionClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import WireError
-from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 LATEST, EARLIEST = -1, -2
 TopicPartitionName = tuple[str, int]
@@ -34,12 +34,12 @@ async def list_offsets(
     out = {}
     for channel, topics in by_leader.values():
         rows = [
-            lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(number, timestamp=timestamp) for number in numbers])
+            ListOffsetsTopic(topic, [ListOffsetsPartition(number, timestamp=timestamp) for number in numbers])
             for topic, numbers in topics.items()
         ]
         version = channel.version_for(ApiKey.LIST_OFFSETS, _VERSION_WITH_NAMES)
         try:
-            response = await channel.call(lo.ListOffsetsRequest(-1, 0, rows), version)
+            response = await channel.call(ListOffsetsRequest(-1, 0, rows), version)
         except (OSError, WireError):
             continue  # leader not reachable: the page shows a dash
         for found in response.topics:

@@ -25,8 +25,7 @@ from ottla.tools.join_settings import CannotJoin
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.messages import describe_cluster as dc
-from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import describe_cluster, describe_quorum
 
 JOIN_TIMEOUT_S = 10.0
 LIVENESS_TIMEOUT_MS = 10_000
@@ -68,7 +67,7 @@ async def discover_cluster(env: Env, address: str, access: ConnectionSecurity = 
     client = ClusterClient(env, address, timeout_s=JOIN_TIMEOUT_S, access=access)
     try:
         channel = await client.bootstrap_channel()
-        cluster = await channel.call(dc.DescribeClusterRequest())
+        cluster = await channel.call(describe_cluster.DescribeClusterRequest())
         if channel.version_for(ApiKey.DESCRIBE_QUORUM) < DYNAMIC_VOTERS_MIN_VERSION:
             raise CannotJoin(f"{address} does not return addresses of its controllers: set {BOOTSTRAP_SERVERS}")
         return parse_cluster(cluster, await _describe(channel), channel.stream.local[0])
@@ -78,14 +77,16 @@ async def discover_cluster(env: Env, address: str, access: ConnectionSecurity = 
         client.close()
 
 
-async def _describe(channel: Channel) -> dq.DescribeQuorumResponse:
-    topic = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
-    answer: dq.DescribeQuorumResponse = await channel.call(dq.DescribeQuorumRequest([topic]))
+async def _describe(channel: Channel) -> describe_quorum.DescribeQuorumResponse:
+    topic = describe_quorum.DescribeQuorumRequestTopicData(
+        METADATA_TOPIC, [describe_quorum.DescribeQuorumRequestPartitionData(0)]
+    )
+    answer: describe_quorum.DescribeQuorumResponse = await channel.call(describe_quorum.DescribeQuorumRequest([topic]))
     return answer
 
 
 def parse_cluster(
-    cluster: dc.DescribeClusterResponse, answer: dq.DescribeQuorumResponse, seen_from: str
+    cluster: describe_cluster.DescribeClusterResponse, answer: describe_quorum.DescribeQuorumResponse, seen_from: str
 ) -> DiscoveredCluster:
     """Combine the responses to DescribeCluster and DescribeQuorum into the description of a cluster.
 

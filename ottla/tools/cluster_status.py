@@ -7,15 +7,15 @@ from typing import Any
 from ottla.client.cluster_client import ClusterClient
 from ottla.env.hosts import format_address
 from ottla.log.directory.log_directory import METADATA_TOPIC
-from ottla.wire.messages import describe_cluster as dc
-from ottla.wire.messages import describe_quorum as dq
-from ottla.wire.messages import metadata as md
+from ottla.wire.messages import describe_cluster, describe_quorum, metadata
 
 Row = dict[str, Any]
 
 
 def build_status_table(
-    cluster: dc.DescribeClusterResponse, topics: md.MetadataResponse, quorum: dq.DescribeQuorumResponse
+    cluster: describe_cluster.DescribeClusterResponse,
+    topics: metadata.MetadataResponse,
+    quorum: describe_quorum.DescribeQuorumResponse,
 ) -> list[Row]:
     """Return a row for each broker, voter and observer, sorted by node id, from the responses of a broker.
 
@@ -60,7 +60,7 @@ def _quorum_role(node: int, leader_id: int, votes: bool, observes: bool) -> str:
     return "voter" if votes else "observer" if observes else "-"
 
 
-def _end(voters: dict[int, dq.ReplicaState], leader_id: int) -> int:
+def _end(voters: dict[int, describe_quorum.ReplicaState], leader_id: int) -> int:
     leader = voters.get(leader_id)
     return 0 if leader is None else leader.log_end_offset
 
@@ -73,10 +73,12 @@ async def fetch_cluster_status(client: ClusterClient) -> tuple[list[Row], int, s
         message, which is None if it has none.
     """
     channel = await client.bootstrap_channel()
-    cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
+    cluster = await channel.call(describe_cluster.DescribeClusterRequest(include_fenced_brokers=True))
     topics = await client.metadata(None)
-    topic = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
-    quorum = await channel.call(dq.DescribeQuorumRequest([topic]))
+    topic = describe_quorum.DescribeQuorumRequestTopicData(
+        METADATA_TOPIC, [describe_quorum.DescribeQuorumRequestPartitionData(0)]
+    )
+    quorum = await channel.call(describe_quorum.DescribeQuorumRequest([topic]))
     code = cluster.error_code or quorum.error_code or quorum.topics[0].partitions[0].error_code
     if code:
         return [], code, cluster.error_message or quorum.error_message

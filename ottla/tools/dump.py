@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from ottla.broker.groups import records as gr
+from ottla.broker.groups import records as group_records
 from ottla.broker.transactions.records import decode
 from ottla.controller.config.config_keys import broker_key
-from ottla.controller.metadata import record_serde as mr
+from ottla.controller.metadata import record_serde
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.metadata.snapshot_files import read_snapshot
 from ottla.env.disk import Disk, read_file
@@ -27,11 +27,10 @@ from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.messages.metadata_records import ConfigRecord
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import legacy_records
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, legacy_records
 from ottla.wire.record_batch.compression import compression_type_of
 from ottla.wire.record_batch.control_record import decode_control_record
+from ottla.wire.record_batch.records import Record, iterate_records
 
 Row = dict[str, Any]
 
@@ -77,7 +76,7 @@ def is_secret(name: str) -> bool:
     return key is None or key.type == "PASSWORD"
 
 
-def _decode_internal_record(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
+def _decode_internal_record(topic: str, header: batch_header.BatchHeader, record: Record) -> Any:
     """Return a decoded record of three internal topics, or a control record of any topic, as JSON types; None else.
 
     They are the metadata log, ``__consumer_offsets`` and ``__transaction_state``. A malformed record is returned as
@@ -88,10 +87,10 @@ def _decode_internal_record(topic: str, header: b.BatchHeader, record: r.Record)
             message = decode_control_record(record)
             return None if message is None else {type(message).__name__: to_json_value(message)}
         if topic == "__cluster_metadata":
-            inner = mr.decode_record(record.value or b"")
+            inner = record_serde.decode_record(record.value or b"")
             return {type(inner).__name__: redact_record(inner)}
         if topic == "__consumer_offsets":
-            found = gr.decode(record.key, record.value)
+            found = group_records.decode(record.key, record.value)
             return None if found is None else {"key": to_json_value(found.key), "value": to_json_value(found.value)}
         if topic == "__transaction_state":
             return _decode_transaction_record(record)
@@ -109,7 +108,7 @@ _TXN_ROW_NAMES = {
 """Output names of the transaction fields with other names in the code."""
 
 
-def _decode_transaction_record(record: r.Record) -> Any:
+def _decode_transaction_record(record: Record) -> Any:
     """Return a record of ``__transaction_state`` as JSON types: its id, and the transaction, None for a tombstone.
 
     The result is None for an unknown record type.
@@ -126,7 +125,7 @@ def _decode_transaction_record(record: r.Record) -> Any:
     }
 
 
-def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
+def batch_summary(header: batch_header.BatchHeader, position: int, *, valid: bool) -> Row:
     """Return the row of a batch header at ``position`` (bytes in the file); ``valid``: whether its CRC matches."""
     return {
         "kind": "batch",
@@ -170,7 +169,7 @@ def dump_segment(segment: SegmentFileReader, topic: str, *, deep: bool) -> Itera
         end = position + header.size_bytes
         if not deep:
             continue
-        for record in r.iterate_records(raw, header):
+        for record in iterate_records(raw, header):
             row = {
                 "kind": "record",
                 "offset": record.offset,
@@ -188,7 +187,7 @@ def dump_segment(segment: SegmentFileReader, topic: str, *, deep: bool) -> Itera
         yield {"kind": "damage", "position": end, "bytes": segment.size_bytes - end}
 
 
-def _key_value(record: r.Record) -> Row:
+def _key_value(record: Record) -> Row:
     return {
         "key_size": -1 if record.key is None else len(record.key),
         "value_size": -1 if record.value is None else len(record.value),

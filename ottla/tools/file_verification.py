@@ -18,9 +18,7 @@ from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
 from ottla.tools.dump import dump_file
 from ottla.tools.segment_file_reader import SegmentFileReader
 from ottla.wire.errors import WireError
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import legacy_records
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, legacy_records, records
 
 
 def find_problems(disk: Disk, path: str) -> Iterator[str]:
@@ -61,7 +59,7 @@ def _segment(segment: SegmentFileReader, base_offset: int) -> Iterator[str]:
             yield f"{where}: bad CRC"
         else:
             try:
-                found = [x.offset for x in r.iterate_records(raw, header)]
+                found = [x.offset for x in records.iterate_records(raw, header)]
             except WireError as error:
                 yield f"{where}: {error}"
             else:
@@ -75,7 +73,7 @@ def _segment(segment: SegmentFileReader, base_offset: int) -> Iterator[str]:
         yield f"{segment.size_bytes - end} bytes at {end} are no batch"
 
 
-def _headers(segment: SegmentFileReader) -> Iterator[tuple[int, b.BatchHeader]]:
+def _headers(segment: SegmentFileReader) -> Iterator[tuple[int, batch_header.BatchHeader]]:
     """Yield (position, header) of each batch up to the first malformed one, which is reported for the segment."""
     with contextlib.suppress(WireError):
         for position, header, _ in segment.batches():

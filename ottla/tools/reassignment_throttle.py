@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from ottla.controller.partitions.reassignment_plan import PlannedPartition, PlannedReassignment
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import incremental_alter_configs
 
 ROLES = ("leader", "follower")
 _SET, _DELETE = 0, 1
@@ -24,7 +24,7 @@ def throttle_configs(
     rate_bytes_s: int,
     *,
     with_unchanged: bool = False,
-) -> list[ia.AlterConfigsResource]:
+) -> list[incremental_alter_configs.AlterConfigsResource]:
     """Return the configuration changes of topics and brokers that throttle reassignments; nothing is sent.
 
     Args:
@@ -47,20 +47,28 @@ def throttle_configs(
     for topic, replicas in old.items():
         named = zip(ROLES, (replicas, new[topic]), strict=True)
         configs = [
-            ia.AlterableConfig(f"{s}.replication.throttled.replicas", _SET, ",".join(sorted(x))) for s, x in named
+            incremental_alter_configs.AlterableConfig(f"{s}.replication.throttled.replicas", _SET, ",".join(sorted(x)))
+            for s, x in named
         ]
-        rows.append(ia.AlterConfigsResource(RESOURCE_TOPIC, topic, configs))
+        rows.append(incremental_alter_configs.AlterConfigsResource(RESOURCE_TOPIC, topic, configs))
     for broker in sorted(brokers):
-        configs = [ia.AlterableConfig(f"{s}.replication.throttled.rate", _SET, str(rate_bytes_s)) for s in ROLES]
-        rows.append(ia.AlterConfigsResource(RESOURCE_BROKER, str(broker), configs))
+        configs = [
+            incremental_alter_configs.AlterableConfig(f"{s}.replication.throttled.rate", _SET, str(rate_bytes_s))
+            for s in ROLES
+        ]
+        rows.append(incremental_alter_configs.AlterConfigsResource(RESOURCE_BROKER, str(broker), configs))
     return rows
 
 
-def throttle_removals(rows: Iterable[ia.AlterConfigsResource]) -> list[ia.AlterConfigsResource]:
+def throttle_removals(
+    rows: Iterable[incremental_alter_configs.AlterConfigsResource],
+) -> list[incremental_alter_configs.AlterConfigsResource]:
     """Return the configuration changes that delete the configurations that ``rows`` set."""
     return [
-        ia.AlterConfigsResource(
-            row.resource_type, row.resource_name, [ia.AlterableConfig(x.name, _DELETE, None) for x in row.configs]
+        incremental_alter_configs.AlterConfigsResource(
+            row.resource_type,
+            row.resource_name,
+            [incremental_alter_configs.AlterableConfig(x.name, _DELETE, None) for x in row.configs],
         )
         for row in rows
     ]

@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import Message, fields_of
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.framing import RequestFrame, encode_response, parse_request
 from ottla.wire.messages.headers import ResponseHeader
-from ottla.wire.record_batch import batch_header as b
+from ottla.wire.record_batch import batch_header
 
 LINE_WIDTH = 140
 Address = tuple[str, int]
@@ -112,7 +112,7 @@ def _scalar(name: str, value: Any) -> str:
 def _batches(raw: Buffer) -> str:
     """Return a text about record data: its size, and offsets, counts and attributes of its batches unless malformed."""
     try:
-        headers = [header for _, header in b.iterate_batches(raw)]
+        headers = [header for _, header in batch_header.iterate_batches(raw)]
     except WireError:
         return f"{len(raw)} bytes that are no batches"
     parts = [

@@ -21,11 +21,12 @@ from ottla.jobs.job import run_to_end
 from ottla.runtime import blocking_env
 from ottla.tools.reassignment_throttle import throttle_configs, throttle_removals
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import describe_cluster as dc
-from ottla.wire.messages import elect_leaders as el
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import alter_partition_reassignments, describe_cluster, elect_leaders
+from ottla.wire.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    OngoingPartitionReassignment,
+)
 
 TIMEOUT_MS = 30_000
 CONCURRENT_MOVES = 50
@@ -155,8 +156,8 @@ async def _elect_in(
     """
     named = None
     if partitions is not None:
-        named = [el.TopicPartitions(topic, numbers) for topic, numbers in _by_topic(partitions).items()]
-    answer = await client.call(el.ElectLeadersRequest(kind, named, TIMEOUT_MS))
+        named = [elect_leaders.TopicPartitions(topic, numbers) for topic, numbers in _by_topic(partitions).items()]
+    answer = await client.call(elect_leaders.ElectLeadersRequest(kind, named, TIMEOUT_MS))
     raise_for_error(answer.error_code, None, "elect")
     return [
         {"topic": topic.topic, "partition": row.partition_id, "result": _election_result(row.error_code)}
@@ -193,8 +194,8 @@ def _require_partitions(there: Collection[PlannedPartition], wanted: Iterable[Pl
             require_partition(topic, numbers, number)
 
 
-async def _ongoing_reassignments(client: ReassignmentClient) -> dict[PlannedPartition, lr.OngoingPartitionReassignment]:
-    answer = await client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
+async def _ongoing_reassignments(client: ReassignmentClient) -> dict[PlannedPartition, OngoingPartitionReassignment]:
+    answer = await client.call(ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
     raise_for_error(answer.error_code, answer.error_message, "reassign")
     return {(t.name, p.partition_index): p for t in answer.topics for p in t.partitions}
 
@@ -202,11 +203,12 @@ async def _ongoing_reassignments(client: ReassignmentClient) -> dict[PlannedPart
 async def _request_reassignments(
     client: ReassignmentClient, moves: Sequence[tuple[PlannedPartition, list[int] | None]]
 ) -> None:
-    topics: dict[str, ar.ReassignableTopic] = {}
+    topics: dict[str, alter_partition_reassignments.ReassignableTopic] = {}
     for (topic, number), replicas in moves:
-        row = topics.setdefault(topic, ar.ReassignableTopic(topic))
-        row.partitions.append(ar.ReassignablePartition(number, replicas))
-    answer = await client.call(ar.AlterPartitionReassignmentsRequest(TIMEOUT_MS, topics=list(topics.values())))
+        row = topics.setdefault(topic, alter_partition_reassignments.ReassignableTopic(topic))
+        row.partitions.append(alter_partition_reassignments.ReassignablePartition(number, replicas))
+    request = alter_partition_reassignments.AlterPartitionReassignmentsRequest(TIMEOUT_MS, topics=list(topics.values()))
+    answer = await client.call(request)
     raise_for_error(answer.error_code, answer.error_message, "reassign")
     for done in answer.responses:
         for row in done.partitions:
@@ -248,7 +250,7 @@ async def _require_broker(client: ReassignmentClient, seen: Collection[int], wan
     """
     if wanted in seen:
         return
-    answer = await client.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
+    answer = await client.call(describe_cluster.DescribeClusterRequest(include_fenced_brokers=True))
     raise_for_error(answer.error_code, answer.error_message, "the cluster")
     known = sorted(broker.broker_id for broker in answer.brokers)
     if wanted not in known:
@@ -330,7 +332,7 @@ async def reassign(
         CommandFailed: the cluster refused a request.
     """
     held = [] if options.throttle is None else throttle_configs(moves, before, options.throttle)
-    changed: list[ia.AlterConfigsResource] = []
+    changed: list[AlterConfigsResource] = []
     try:
         await _set(client, held, changed)
         await _move(client, moves, options.at_once)
@@ -356,7 +358,7 @@ async def _move(client: ReassignmentClient, moves: Sequence[PlannedReassignment]
 
 
 async def _set(
-    client: ReassignmentClient, rows: list[ia.AlterConfigsResource], changed: list[ia.AlterConfigsResource]
+    client: ReassignmentClient, rows: list[AlterConfigsResource], changed: list[AlterConfigsResource]
 ) -> None:
     """Send IncrementalAlterConfigs: for topics to any broker, and for each broker to that broker.
 
@@ -371,7 +373,7 @@ async def _set(
         changed += part
         try:
             node = client if part is topics else await client.broker(int(name))
-            refused += [x for x in (await node.call(ia.IncrementalAlterConfigsRequest(part))).responses if x.error_code]
+            refused += [x for x in (await node.call(IncrementalAlterConfigsRequest(part))).responses if x.error_code]
         except (OSError, ProtocolError) as error:  # a broker that is down neither leads nor fetches
             if part is topics:
                 raise
@@ -386,10 +388,8 @@ def _print_progress(done: int, total: int) -> None:
     """Print a progress bar of ``done`` of ``total`` partitions on standard error, in place, if it is a terminal."""
     if sys.stderr.isatty():
         width = 40 * done // total
-        end = "\n" if done == total else ""
-        print(
-            f"\r[{'#' * width}{'.' * (40 - width)}] {done} of {total} partitions", end=end, file=sys.stderr, flush=True
-        )
+        bar = f"\r[{'#' * width}{'.' * (40 - width)}] {done} of {total} partitions"
+        print(bar, end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
 VERBS: dict[str, Callable[[ReassignmentClient, argparse.Namespace], Awaitable[None]]] = {

@@ -21,11 +21,13 @@ from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.runtime import blocking_env
 from ottla.tools.node_removal import ClusterSnapshot, build_snapshot, must_remove_votes_first, removal_obstacle
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_cluster as dc
-from ottla.wire.messages import describe_configs as cf
-from ottla.wire.messages import describe_quorum as dq
-from ottla.wire.messages import remove_raft_voter as rv
-from ottla.wire.messages import unregister_broker as ub
+from ottla.wire.messages import (
+    describe_cluster,
+    describe_configs,
+    describe_quorum,
+    remove_raft_voter,
+    unregister_broker,
+)
 
 TEXT = "remove nodes: move their replicas, remove them as voters, unregister them"
 WAIT_S = 600
@@ -63,11 +65,13 @@ def add_verb(verbs: Any) -> None:
 
 
 async def _cluster_snapshot(client: RemovalClient) -> ClusterSnapshot:
-    cluster = await client.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
+    cluster = await client.call(describe_cluster.DescribeClusterRequest(include_fenced_brokers=True))
     raise_for_error(cluster.error_code, cluster.error_message, "the cluster")
     topics = await client.metadata(None)
-    query = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
-    quorum = await client.call(dq.DescribeQuorumRequest([query]))
+    query = describe_quorum.DescribeQuorumRequestTopicData(
+        METADATA_TOPIC, [describe_quorum.DescribeQuorumRequestPartitionData(0)]
+    )
+    quorum = await client.call(describe_quorum.DescribeQuorumRequest([query]))
     raise_for_error(quorum.error_code, quorum.error_message, "the quorum")
     raise_for_error(
         quorum.topics[0].partitions[0].error_code, None, "the quorum has no leader: ottla cluster recover --help"
@@ -86,7 +90,9 @@ async def _rejoins_as_voter(client: RemovalClient, seen: ClusterSnapshot, nodes:
     """
     for node in nodes:
         if seen.brokers.get(node):
-            request = cf.DescribeConfigsRequest([cf.DescribeConfigsResource(RESOURCE_BROKER, str(node), [AUTO_JOIN])])
+            request = describe_configs.DescribeConfigsRequest(
+                [describe_configs.DescribeConfigsResource(RESOURCE_BROKER, str(node), [AUTO_JOIN])]
+            )
             answer = await (await client.broker(node)).call(request)
             raise_for_error(answer.results[0].error_code, answer.results[0].error_message, f"node {node}")
             if any(row.value == "true" for row in answer.results[0].configs):
@@ -205,7 +211,9 @@ async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int)
     env = blocking_env.BlockingEnv()
     until_ms = env.monotonic_ms() + VOTER_CHANGE_TIMEOUT_S * 1000
     while True:
-        answer = await client.call(rv.RemoveRaftVoterRequest(seen.cluster_id, node, seen.voters[node].directory_id))
+        answer = await client.call(
+            remove_raft_voter.RemoveRaftVoterRequest(seen.cluster_id, node, seen.voters[node].directory_id)
+        )
         if answer.error_code == ErrorCode.VOTER_NOT_FOUND:
             return
         if answer.error_code != ErrorCode.REQUEST_TIMED_OUT or env.monotonic_ms() > until_ms:
@@ -241,7 +249,7 @@ async def remove_nodes(client: RemovalClient, options: argparse.Namespace) -> No
     await _remove_voters(client, seen, nodes)
     for node in nodes:
         if node in seen.brokers:
-            answer = await client.call(ub.UnregisterBrokerRequest(node))
+            answer = await client.call(unregister_broker.UnregisterBrokerRequest(node))
             if answer.error_code != ErrorCode.BROKER_ID_NOT_REGISTERED:
                 raise_for_error(answer.error_code, answer.error_message, f"node {node}")
     print_output([{"removed": node} for node in nodes], options.output)

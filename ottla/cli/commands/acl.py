@@ -16,9 +16,7 @@ from ottla.controller.metadata.acl import (
     ResourceType,
     StandardAcl,
 )
-from ottla.wire.messages import create_acls as ca
-from ottla.wire.messages import delete_acls as da
-from ottla.wire.messages import describe_acls as ds
+from ottla.wire.messages import create_acls, delete_acls, describe_acls
 
 TEXT = """An ACL allows or denies operations of a principal on topics, groups, transactional ids or the cluster. The
 brokers need an authorizer (authorizer.class.name). An operation without a matching ACL is denied. DENY overrides ALLOW.
@@ -151,7 +149,7 @@ def _filters(options: argparse.Namespace) -> list[tuple[int, str | None, int, st
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     found: set[StandardAcl] = set()
     for wanted in _filters(options):
-        answer = await client.call(ds.DescribeAclsRequest(*wanted))
+        answer = await client.call(describe_acls.DescribeAclsRequest(*wanted))
         raise_for_error(answer.error_code, answer.error_message, "rules")
         for r in answer.resources:
             at = ResourceType(r.resource_type), r.resource_name, PatternType(r.pattern_type)
@@ -166,8 +164,11 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
 
 async def _add(client: ClusterClient, options: argparse.Namespace) -> None:
     acls = _acls_to_add(options)
-    rows = [ca.AclCreation(r, name, pattern, principal, host, o, p) for r, name, pattern, principal, host, o, p in acls]
-    answer = await client.call(ca.CreateAclsRequest(rows))
+    rows = [
+        create_acls.AclCreation(r, name, pattern, principal, host, o, p)
+        for r, name, pattern, principal, host, o, p in acls
+    ]
+    answer = await client.call(create_acls.CreateAclsRequest(rows))
     for acl, row in zip(acls, answer.results, strict=True):
         raise_for_error(row.error_code, row.error_message, f"{acl.resource.name.lower()} {acl.name}")
     print_output([_row(acl) for acl in acls], options.output)
@@ -176,7 +177,9 @@ async def _add(client: ClusterClient, options: argparse.Namespace) -> None:
 async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
     if not (options.all or _resources(options) or options.principal or options.host or options.operation):
         raise CommandFailed("conditions of ACLs, or --all, expected")
-    answer = await client.call(da.DeleteAclsRequest([da.DeleteAclsFilter(*x) for x in _filters(options)]))
+    answer = await client.call(
+        delete_acls.DeleteAclsRequest([delete_acls.DeleteAclsFilter(*x) for x in _filters(options)])
+    )
     gone: set[StandardAcl] = set()
     for row in answer.filter_results:
         raise_for_error(row.error_code, row.error_message, "rules")

@@ -14,8 +14,7 @@ from ottla.cli.common import add_connection, parse_key_values, print_output, run
 from ottla.cli.errors import CommandFailed, raise_for_error, raise_for_topic
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import describe_configs, incremental_alter_configs
 
 TEXT = """Show and change dynamic configs: of all brokers (broker default), of one broker (broker 1), of a topic, of a
 group, of a client metrics subscription, and log levels of a broker (logger 1). For a broker, the settings of its file
@@ -109,8 +108,8 @@ def _raise(row: Any, resource: Resource) -> None:
 
 
 async def _described(resource: Resource, channel: Channel) -> list[Any]:
-    wanted = dc.DescribeConfigsResource(TYPES[resource.kind], resource.name, None)
-    row = (await channel.call(dc.DescribeConfigsRequest([wanted]))).results[0]
+    wanted = describe_configs.DescribeConfigsResource(TYPES[resource.kind], resource.name, None)
+    row = (await channel.call(describe_configs.DescribeConfigsRequest([wanted]))).results[0]
     _raise(row, resource)
     return list(row.configs)
 
@@ -165,8 +164,12 @@ async def _alter(client: ClusterClient, options: argparse.Namespace, changes: di
     """
     resource, channel = await _find(client, options)
     await _check_names(client, resource, channel, changes)
-    configs = [ia.AlterableConfig(k, DELETE if v is None else SET, v) for k, v in changes.items()]
-    request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(TYPES[resource.kind], resource.name, configs)])
+    configs = [
+        incremental_alter_configs.AlterableConfig(k, DELETE if v is None else SET, v) for k, v in changes.items()
+    ]
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(TYPES[resource.kind], resource.name, configs)]
+    )
     _raise((await channel.call(request)).responses[0], resource)
     rows = [
         {"key": key, "value": value, "changed": "set" if value is not None else "unset"}

@@ -9,14 +9,13 @@ from typing import Any
 from ottla.cli.arguments import command_parser, names
 from ottla.cli.common import add_connection, connect_to_coordinator, print_output, run_with_client, unknown_group
 from ottla.cli.errors import CommandFailed, code_text, raise_for_error
-from ottla.cli.group_admin import description as gs
-from ottla.cli.group_admin import reset as gr
+from ottla.cli.group_admin import description, reset
 from ottla.cli.group_admin.offsets import format_table, resolve_partitions
 from ottla.cli.group_admin.share_offsets import describe_in_flight_records
 from ottla.client.cluster_client import ClusterClient
 from ottla.env.log_escaping import escape
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import list_groups as lg
+from ottla.wire.messages import list_groups
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -42,7 +41,7 @@ examples:
 """
 
 
-TYPES = (gs.CLASSIC, gs.CONSUMER, gs.SHARE, gs.STREAMS)
+TYPES = (description.CLASSIC, description.CONSUMER, description.SHARE, description.STREAMS)
 STATES = (
     *("Assigning", "CompletingRebalance", "Dead", "Empty", "NotReady", "PreparingRebalance", "Reconciling"),
     *("Stable", "Unknown"),
@@ -91,14 +90,14 @@ def _parser() -> argparse.ArgumentParser:
             do.add_argument("--dry-run", action="store_true", help="show the new offsets only (the default)")
             do.add_argument("--execute", action="store_true", help="commit the new offsets")
             verb.add_argument("--export", action="store_true", help="print the offsets in the format of --from-file")
-            gr.add_target_options(verb)
+            reset.add_target_options(verb)
     return out
 
 
 async def _listed(client: ClusterClient) -> list[dict[str, Any]]:
     rows = []
     for connection in await client.all_brokers():
-        answer = await connection.call(lg.ListGroupsRequest())
+        answer = await connection.call(list_groups.ListGroupsRequest())
         raise_for_error(answer.error_code, None, "groups")
         rows += [
             {"group": g.group_id, "state": g.group_state, "type": g.group_type, "protocol": g.protocol_type}
@@ -146,17 +145,17 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
 
     async def one(group_id: str) -> None:
-        seen = await gs.describe_group(client, group_id)
+        seen = await description.describe_group(client, group_id)
         if seen is None:
             raise unknown_group(group_id)
         row = {
-            **gs.summarize_group(seen),
-            "members": gs.describe_members(seen),
-            "positions": await gs.describe_offsets(client, seen),
+            **description.summarize_group(seen),
+            "members": description.describe_members(seen),
+            "positions": await description.describe_offsets(client, seen),
         }
-        if seen.group_type == gs.STREAMS:
-            row["topology"] = gs.describe_topology(seen)
-        if seen.group_type == gs.SHARE and options.records:
+        if seen.group_type == description.STREAMS:
+            row["topology"] = description.describe_topology(seen)
+        if seen.group_type == description.SHARE and options.records:
             row["records"] = await describe_in_flight_records(client, seen)
         if options.output == "text":
             _print(row, first=not rows)
@@ -186,20 +185,22 @@ def _print(row: dict[str, Any], *, first: bool) -> None:
 
 async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
     groups, rows = await _groups(client, options), list[dict[str, Any]]()
-    to, plan = gr.parse_target(options), dict[str, dict[Any, int]]()
+    to, plan = reset.parse_target(options), dict[str, dict[Any, int]]()
     if to.mode == "from_file":
-        plan = gr.load_offsets_file(to.value, groups)
+        plan = reset.load_offsets_file(to.value, groups)
 
     async def one(group_id: str) -> None:
         where = to
         if to.mode == "from_file":
             if group_id not in plan:
                 raise CommandFailed(f"no offsets of group {group_id}: {to.value}")
-            where = gr.ResetTarget(to.mode, plan[group_id])
-        rows.extend(await gr.plan_reset(client, options, group_id, where))
-        seen = await gs.describe_group(client, group_id) if options.internal_topics and options.execute else None
-        if seen is not None and seen.group_type == gs.STREAMS:
-            await gr.delete_topics(client, gr.internal_topics(seen))
+            where = reset.ResetTarget(to.mode, plan[group_id])
+        rows.extend(await reset.plan_reset(client, options, group_id, where))
+        seen = (
+            await description.describe_group(client, group_id) if options.internal_topics and options.execute else None
+        )
+        if seen is not None and seen.group_type == description.STREAMS:
+            await reset.delete_topics(client, reset.internal_topics(seen))
 
     try:
         await _each(groups, one)
@@ -218,13 +219,13 @@ async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     gone: list[dict[str, Any]] = []
 
     async def one(group_id: str) -> None:
-        seen = await gs.describe_group(client, group_id) if options.internal_topics else None
+        seen = await description.describe_group(client, group_id) if options.internal_topics else None
         answer = await (await connect_to_coordinator(client, group_id)).call(DeleteGroupsRequest([group_id]))
         if answer.results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             raise unknown_group(group_id)
         raise_for_error(answer.results[0].error_code, None, f"group {group_id}")
-        topics = gr.internal_topics(seen) if seen is not None and seen.group_type == gs.STREAMS else []
-        await gr.delete_topics(client, topics)
+        topics = reset.internal_topics(seen) if seen is not None and seen.group_type == description.STREAMS else []
+        await reset.delete_topics(client, topics)
         gone.append({"group": group_id, "deleted": True, "topics": topics})
 
     try:
@@ -235,10 +236,10 @@ async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
 
 async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) -> None:
     (group_id,) = options.group
-    seen = await gs.describe_group(client, group_id)
+    seen = await description.describe_group(client, group_id)
     if seen is None:
         raise unknown_group(group_id)
-    if seen.group_type == gs.SHARE:
+    if seen.group_type == description.SHARE:
         if any(":" in item for item in options.topic):
             raise CommandFailed(f"{group_id} is a share group: offsets can be deleted only for whole topics")
         topics = [DeleteShareGroupOffsetsRequestTopic(name) for name in options.topic]

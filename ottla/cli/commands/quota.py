@@ -20,8 +20,7 @@ from ottla.controller.control.client_quotas import (
     REQUEST,
     USER,
 )
-from ottla.wire.messages import alter_client_quotas as ac
-from ottla.wire.messages import describe_client_quotas as dc
+from ottla.wire.messages import alter_client_quotas, describe_client_quotas
 
 TEXT = """Limit the bytes, request time and mutations per second of users and client ids, and the connections per second
 of addresses. A client above its quota is throttled. The most specific quota applies.
@@ -84,9 +83,14 @@ def _check(keys: list[str]) -> None:
             raise CommandFailed(f"unknown quota: {key}{suggestion(key, KEYS)} (choose from {', '.join(KEYS)})")
 
 
-async def _described_quotas(client: ClusterClient, options: argparse.Namespace, *, strict: bool) -> list[dc.EntryData]:
-    components = [dc.ComponentData(kind, DEFAULT if name is None else EXACT, name) for kind, name in _entities(options)]
-    answer = await client.call(dc.DescribeClientQuotasRequest(components, strict))
+async def _described_quotas(
+    client: ClusterClient, options: argparse.Namespace, *, strict: bool
+) -> list[describe_client_quotas.EntryData]:
+    components = [
+        describe_client_quotas.ComponentData(kind, DEFAULT if name is None else EXACT, name)
+        for kind, name in _entities(options)
+    ]
+    answer = await client.call(describe_client_quotas.DescribeClientQuotasRequest(components, strict))
     raise_for_error(answer.error_code, answer.error_message, "quotas")
     return answer.entries or []
 
@@ -104,10 +108,10 @@ def _number(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-async def _alter(client: ClusterClient, options: argparse.Namespace, ops: list[ac.OpData]) -> None:
-    entity = [ac.AlterClientQuotasRequestEntityData(kind, name) for kind, name in _entities(options)]
-    entry = ac.AlterClientQuotasRequestEntryData(entity, ops)
-    answer = await client.call(ac.AlterClientQuotasRequest([entry]))
+async def _alter(client: ClusterClient, options: argparse.Namespace, ops: list[alter_client_quotas.OpData]) -> None:
+    entity = [alter_client_quotas.AlterClientQuotasRequestEntityData(kind, name) for kind, name in _entities(options)]
+    entry = alter_client_quotas.AlterClientQuotasRequestEntryData(entity, ops)
+    answer = await client.call(alter_client_quotas.AlterClientQuotasRequest([entry]))
     for row in answer.entries:
         raise_for_error(row.error_code, row.error_message, "quota")
 
@@ -129,7 +133,7 @@ async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
             raise CommandFailed(f"{key}=NUMBER expected: {pair}") from None
         if not 0 <= value < float("inf"):
             raise CommandFailed(f"{key} out of range: {text} (0 or more)")
-        ops.append(ac.OpData(key, value))
+        ops.append(alter_client_quotas.OpData(key, value))
     await _alter(client, options, ops)
     for op in ops:
         print(f"{op.key} is {_number(op.value)}")
@@ -143,7 +147,7 @@ async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
     gone = [key for key in KEYS if key in known and (not keys or key in keys)]
     if not gone:
         raise CommandFailed("the entity does not have this quota")
-    await _alter(client, options, [ac.OpData(key, 0.0, True) for key in gone])
+    await _alter(client, options, [alter_client_quotas.OpData(key, 0.0, True) for key in gone])
     for key in gone:
         print(f"{key} is removed")
 

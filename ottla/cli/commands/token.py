@@ -17,10 +17,12 @@ from ottla.client.cluster_client import ClusterClient
 from ottla.log.java_properties import MalformedProperties, dumps_settings, load_settings
 from ottla.runtime.real_disk import open_private
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.messages import create_delegation_token as cd
-from ottla.wire.messages import describe_delegation_token as dd
-from ottla.wire.messages import expire_delegation_token as ed
-from ottla.wire.messages import renew_delegation_token as rd
+from ottla.wire.messages import (
+    create_delegation_token,
+    describe_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
 
 TEXT = """Create, list, renew and expire delegation tokens. A client logs in with a token by SCRAM, as the owner of the
 token: the user name is the token id, the password its HMAC. A client that logged in with a token cannot create one.
@@ -118,9 +120,9 @@ def _row(
 async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     if options.config_out is not None:
         client_settings(_own_settings(options), "", "")  # raises before a token is created that could not be used
-    renewers = [cd.CreatableRenewers(*_principal(x)) for x in options.renewer]
+    renewers = [create_delegation_token.CreatableRenewers(*_principal(x)) for x in options.renewer]
     version = (await client.bootstrap_channel()).version_for(ApiKey.CREATE_DELEGATION_TOKEN)
-    request = cd.CreateDelegationTokenRequest("", "", renewers, options.lifetime_ms)
+    request = create_delegation_token.CreateDelegationTokenRequest("", "", renewers, options.lifetime_ms)
     if options.owner is not None:
         if version < OWNERS_MIN_VERSION:
             raise CommandFailed("--owner: these brokers create tokens for the requester only")
@@ -182,9 +184,15 @@ def _write(options: argparse.Namespace, token_id: str, hmac: str) -> None:
         file.write(text)
 
 
-async def _describe_tokens(client: ClusterClient, owners: list[str] | None) -> list[dd.DescribedDelegationToken]:
-    filters = None if owners is None else [dd.DescribeDelegationTokenOwner(*_principal(x)) for x in owners]
-    answer = await client.call(dd.DescribeDelegationTokenRequest(filters))
+async def _describe_tokens(
+    client: ClusterClient, owners: list[str] | None
+) -> list[describe_delegation_token.DescribedDelegationToken]:
+    filters = (
+        None
+        if owners is None
+        else [describe_delegation_token.DescribeDelegationTokenOwner(*_principal(x)) for x in owners]
+    )
+    answer = await client.call(describe_delegation_token.DescribeDelegationTokenRequest(filters))
     raise_for_error(answer.error_code, None, "tokens")
     return sorted(answer.tokens, key=lambda x: (x.principal_name, x.issue_timestamp, x.token_id))
 
@@ -225,13 +233,17 @@ async def _hmac(client: ClusterClient, options: argparse.Namespace) -> bytes:
 
 
 async def _renew(client: ClusterClient, options: argparse.Namespace) -> None:
-    answer = await client.call(rd.RenewDelegationTokenRequest(await _hmac(client, options), options.period_ms))
+    answer = await client.call(
+        renew_delegation_token.RenewDelegationTokenRequest(await _hmac(client, options), options.period_ms)
+    )
     raise_for_error(answer.error_code, None, "token")
     print(f"expires {_time(answer.expiry_timestamp_ms)}")
 
 
 async def _expire(client: ClusterClient, options: argparse.Namespace) -> None:
-    answer = await client.call(ed.ExpireDelegationTokenRequest(await _hmac(client, options), options.period_ms))
+    answer = await client.call(
+        expire_delegation_token.ExpireDelegationTokenRequest(await _hmac(client, options), options.period_ms)
+    )
     raise_for_error(answer.error_code, None, "token")
     print("expired" if options.period_ms < 0 else f"expires {_time(answer.expiry_timestamp_ms)}")
 

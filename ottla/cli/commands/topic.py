@@ -17,11 +17,13 @@ from ottla.cli.errors import raise_for_topic
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    incremental_alter_configs,
+)
 
 TEXT = """A topic is a named log. It is divided into partitions, and one broker is the leader of each partition.
 
@@ -131,9 +133,9 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
-    configs = [ct.CreatableTopicConfig(k, v) for k, v in parse_key_values(options.config).items()]
-    topic = ct.CreatableTopic(options.topic, options.partitions, options.replication_factor, configs=configs)
-    row = (await client.call(ct.CreateTopicsRequest([topic], 30_000))).topics[0]
+    configs = [create_topics.CreatableTopicConfig(k, v) for k, v in parse_key_values(options.config).items()]
+    topic = create_topics.CreatableTopic(options.topic, options.partitions, options.replication_factor, configs=configs)
+    row = (await client.call(create_topics.CreateTopicsRequest([topic], 30_000))).topics[0]
     raise_for_topic(row.error_code, row.error_message, options.topic)
     print_output(
         [{"topic": row.name, "partitions": row.num_partitions, "replicas": row.replication_factor}], options.output
@@ -141,27 +143,31 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _partitions(client: ClusterClient, options: argparse.Namespace) -> None:
-    request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(options.topic, options.partitions, None)], 30_000)
+    request = create_partitions.CreatePartitionsRequest(
+        [create_partitions.CreatePartitionsTopic(options.topic, options.partitions, None)], 30_000
+    )
     row = (await client.call(request)).results[0]
     raise_for_topic(row.error_code, row.error_message, options.topic)
 
 
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     connection = await client.bootstrap_channel()
-    request = dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(options.topic)], timeout_ms=30_000)
+    request = delete_topics.DeleteTopicsRequest(
+        topics=[delete_topics.DeleteTopicState(options.topic)], timeout_ms=30_000
+    )
     row = (await connection.call(request, 6)).responses[0]
     raise_for_topic(row.error_code, row.error_message, options.topic)
 
 
 async def _config(client: ClusterClient, options: argparse.Namespace) -> None:
-    changes = [ia.AlterableConfig(k, 0, v) for k, v in parse_key_values(options.set).items()]
-    changes += [ia.AlterableConfig(k, 1, None) for k in options.delete]
+    changes = [incremental_alter_configs.AlterableConfig(k, 0, v) for k, v in parse_key_values(options.set).items()]
+    changes += [incremental_alter_configs.AlterableConfig(k, 1, None) for k in options.delete]
     if changes:
-        resource = ia.AlterConfigsResource(RESOURCE_TOPIC, options.topic, changes)
-        changed = (await client.call(ia.IncrementalAlterConfigsRequest([resource]))).responses[0]
+        resource = incremental_alter_configs.AlterConfigsResource(RESOURCE_TOPIC, options.topic, changes)
+        changed = (await client.call(incremental_alter_configs.IncrementalAlterConfigsRequest([resource]))).responses[0]
         raise_for_topic(changed.error_code, changed.error_message, options.topic)
-    wanted = dc.DescribeConfigsResource(RESOURCE_TOPIC, options.topic, None)
-    row = (await client.call(dc.DescribeConfigsRequest([wanted]))).results[0]
+    wanted = describe_configs.DescribeConfigsResource(RESOURCE_TOPIC, options.topic, None)
+    row = (await client.call(describe_configs.DescribeConfigsRequest([wanted]))).results[0]
     raise_for_topic(row.error_code, row.error_message, options.topic)
     rows = [
         {"key": c.name, "value": c.value, "default": c.config_source == 5}

@@ -19,8 +19,7 @@ from ottla.cli.errors import CommandFailed, raise_for_error, raise_for_topic
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime import blocking_env
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_transactions as dt
-from ottla.wire.messages import list_transactions as lt
+from ottla.wire.messages import describe_transactions, list_transactions
 
 TEXT = """A transaction makes records of several partitions, and offsets of groups, visible together or not at all.
 While it is open, read_committed consumers wait at its first record (the last stable offset). A transaction that is
@@ -72,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 async def _list_transactions(client: ClusterClient) -> list[dict[str, Any]]:
     rows = []
     for channel in await client.all_brokers():
-        answer = await channel.call(lt.ListTransactionsRequest())
+        answer = await channel.call(list_transactions.ListTransactionsRequest())
         raise_for_error(answer.error_code, None, "transactions")
         rows += [
             {"id": x.transactional_id, "producer": x.producer_id, "state": x.transaction_state}
@@ -85,10 +84,10 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     print_output(await _list_transactions(client), options.output, "no transactional ids")
 
 
-async def _describe_transaction(client: ClusterClient, name: str) -> dt.TransactionState:
+async def _describe_transaction(client: ClusterClient, name: str) -> describe_transactions.TransactionState:
     channel = await connect_to_coordinator(client, name, TRANSACTION)
-    answer = await channel.call(dt.DescribeTransactionsRequest([name]))
-    row: dt.TransactionState = answer.transaction_states[0]
+    answer = await channel.call(describe_transactions.DescribeTransactionsRequest([name]))
+    row: describe_transactions.TransactionState = answer.transaction_states[0]
     if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise CommandFailed(f"transactional id {name} does not exist")
     raise_for_error(row.error_code, None, f"transactional id {name}")

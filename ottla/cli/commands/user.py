@@ -13,8 +13,7 @@ from ottla.cli.errors import CommandFailed, raise_for_error
 from ottla.client.cluster_client import ClusterClient
 from ottla.client.scram import MAX_ITERATIONS, MECHANISM_TYPES, MIN_ITERATIONS, SCRAM_SHA_512, salted_password
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import alter_user_scram_credentials as au
-from ottla.wire.messages import describe_user_scram_credentials as du
+from ottla.wire.messages import alter_user_scram_credentials, describe_user_scram_credentials
 
 TEXT = """List, add and remove users with a password (SCRAM).
 
@@ -63,9 +62,11 @@ def _password(path: str | None) -> str:
     return password
 
 
-async def _described_users(client: ClusterClient, user: str | None) -> list[du.DescribeUserScramCredentialsResult]:
-    users = None if user is None else [du.UserName(user)]
-    answer = await client.call(du.DescribeUserScramCredentialsRequest(users))
+async def _described_users(
+    client: ClusterClient, user: str | None
+) -> list[describe_user_scram_credentials.DescribeUserScramCredentialsResult]:
+    users = None if user is None else [describe_user_scram_credentials.UserName(user)]
+    answer = await client.call(describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users))
     raise_for_error(answer.error_code, answer.error_message, "users")
     for row in answer.results:
         if row.error_code == ErrorCode.RESOURCE_NOT_FOUND:
@@ -88,8 +89,10 @@ async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
     mechanism = options.mechanism or SCRAM_SHA_512
     salt = os.urandom(_SALT_BYTES)
     salted = salted_password(mechanism, _password(options.password_file), salt, options.iterations)
-    made = au.ScramCredentialUpsertion(options.user, MECHANISM_TYPES[mechanism], options.iterations, salt, salted)
-    await _alter(client, au.AlterUserScramCredentialsRequest([], [made]))
+    made = alter_user_scram_credentials.ScramCredentialUpsertion(
+        options.user, MECHANISM_TYPES[mechanism], options.iterations, salt, salted
+    )
+    await _alter(client, alter_user_scram_credentials.AlterUserScramCredentialsRequest([], [made]))
     print(f"{options.user} may log in with {mechanism}")
 
 
@@ -105,8 +108,8 @@ async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
     if not wanted:
         raise CommandFailed(f"{options.user} has no password for {options.mechanism}")
     for mechanism in wanted:
-        gone = au.ScramCredentialDeletion(options.user, mechanism)
-        await _alter(client, au.AlterUserScramCredentialsRequest([gone], []))
+        gone = alter_user_scram_credentials.ScramCredentialDeletion(options.user, mechanism)
+        await _alter(client, alter_user_scram_credentials.AlterUserScramCredentialsRequest([gone], []))
         print(f"{options.user} may no longer log in with {_name(mechanism)}")
 
 
@@ -114,7 +117,7 @@ def _name(mechanism: int) -> str | None:
     return next((name for name, number in MECHANISM_TYPES.items() if number == mechanism), None)
 
 
-async def _alter(client: ClusterClient, request: au.AlterUserScramCredentialsRequest) -> None:
+async def _alter(client: ClusterClient, request: alter_user_scram_credentials.AlterUserScramCredentialsRequest) -> None:
     answer = await client.call(request)
     for row in answer.results:
         raise_for_error(row.error_code, row.error_message, f"user {row.user}")

@@ -10,7 +10,7 @@ from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages import offset_fetch
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 TopicPartitionKey = tuple[str, int]
@@ -24,7 +24,7 @@ LAST_VERSION_WITH_NAMES = 9
 
 async def fetch_committed_entries(
     channel: Channel, group_id: str
-) -> dict[TopicPartitionKey, of.OffsetFetchResponsePartitions]:
+) -> dict[TopicPartitionKey, offset_fetch.OffsetFetchResponsePartitions]:
     """Return the OffsetFetch row of each partition in which a group has a committed offset.
 
     ``channel``: connection to the group's coordinator.
@@ -32,9 +32,9 @@ async def fetch_committed_entries(
     Raises:
         CommandFailed: the coordinator refused OffsetFetch. OSError, WireError: as `Channel.call`.
     """
-    wanted = of.OffsetFetchRequestGroup(group_id, topics=None)
+    wanted = offset_fetch.OffsetFetchRequestGroup(group_id, topics=None)
     version = channel.version_for(ApiKey.OFFSET_FETCH, LAST_VERSION_WITH_NAMES)
-    stored = (await channel.call(of.OffsetFetchRequest(groups=[wanted]), version)).groups[0]
+    stored = (await channel.call(offset_fetch.OffsetFetchRequest(groups=[wanted]), version)).groups[0]
     raise_for_error(stored.error_code, None, group_id)
     return {
         (topic.name, row.partition_index): row

@@ -15,7 +15,7 @@ from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_share_group_offsets as ds
+from ottla.wire.messages import describe_share_group_offsets
 from ottla.wire.messages.read_share_group_state import PartitionData, ReadShareGroupStateRequest, ReadStateData
 
 SHARE_PARTITION = 2
@@ -37,14 +37,18 @@ class ShareGroupHandle(Protocol):
         """Connection to the share group's coordinator."""
 
 
-async def described_share_offsets(group: ShareGroupHandle) -> list[ds.DescribeShareGroupOffsetsResponseTopic]:
+async def described_share_offsets(
+    group: ShareGroupHandle,
+) -> list[describe_share_group_offsets.DescribeShareGroupOffsetsResponseTopic]:
     """Return the topics of a share group with the start offset, leader epoch and lag of each partition.
 
     Raises:
         CommandFailed: an error of the group or a partition.
     """
-    wanted = ds.DescribeShareGroupOffsetsRequestGroup(group.id, None)
-    answer = (await group.channel.call(ds.DescribeShareGroupOffsetsRequest([wanted]))).groups[0]
+    wanted = describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group.id, None)
+    answer = (await group.channel.call(describe_share_group_offsets.DescribeShareGroupOffsetsRequest([wanted]))).groups[
+        0
+    ]
     raise_for_error(answer.error_code, answer.error_message, group.id)
     for topic in answer.topics:
         for row in topic.partitions:

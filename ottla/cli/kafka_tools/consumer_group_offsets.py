@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.cli.common import connect_to_coordinator
 from ottla.cli.errors import CommandFailed
-from ottla.cli.group_admin import description as gs
-from ottla.cli.group_admin import reset as gr
+from ottla.cli.group_admin import description, reset
 from ottla.cli.group_admin.offsets import EARLIEST, LATEST, TopicPartitionKey, fetch_committed_offsets, list_offsets
 from ottla.cli.kafka_tools.java_errors import default_text, java_text, message_text
 from ottla.cli.kafka_tools.text_tables import padded, widest
@@ -20,7 +19,7 @@ from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, has, jav
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime import blocking_env
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import offset_delete as od
+from ottla.wire.messages import offset_delete
 
 RESETTABLE = ("Empty", "Dead")
 MODES = {
@@ -160,12 +159,12 @@ class OffsetReset:
         if name is None:
             shown = ", ".join(f"[{name}]" for name in MODES)
             self._parser.fail_with_usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{shown}]")
-        to = gr.ResetTarget(MODES[name], getattr(options, MODES[name]))
+        to = reset.ResetTarget(MODES[name], getattr(options, MODES[name]))
         if name == "from-file":
             if group not in self._plan:
                 print(f"\nError: No reset plan for group {group} found")
                 return {}
-            to = gr.ResetTarget(to.mode, self._plan[group])
+            to = reset.ResetTarget(to.mode, self._plan[group])
         missing = [at for at in wanted if at not in committed] if name == "shift-by" else []
         if missing:
             at = f"{missing[0][0]}-{missing[0][1]}"
@@ -174,7 +173,7 @@ class OffsetReset:
             )
         now_ms = blocking_env.BlockingEnv().now_ms()
         try:
-            return await gr.target_offsets(self._look, to, wanted, committed, now_ms, _warn_clamped)
+            return await reset.target_offsets(self._look, to, wanted, committed, now_ms, _warn_clamped)
         except CommandFailed as error:
             raise ToolFailed(str(error)) from None
 
@@ -197,7 +196,7 @@ class OffsetReset:
             ProtocolError: the group does not exist or may not be described.
             CommandFailed: no coordinator is available.
         """
-        return (await gs.describe_consumer_group(self._client, group)).state
+        return (await description.describe_consumer_group(self._client, group)).state
 
     def _refuse_active(self, group: str, state: str) -> None:
         """Print that the offsets of a group cannot be reset because its state is not in `RESETTABLE`."""
@@ -221,7 +220,7 @@ class OffsetReset:
             CommandFailed: no coordinator is available, or it refused an offset; those of other partitions may be
                 committed.
         """
-        await gr.commit_offsets(self._client, group, new)
+        await reset.commit_offsets(self._client, group, new)
 
     async def run(self, groups: Sequence[str]) -> None:
         """Compute the new offsets of groups, commit them with ``--execute``, and print them.
@@ -237,7 +236,7 @@ class OffsetReset:
         if has(self._options, "from-file"):
             path = self._options.from_file
             try:
-                self._plan = gr.load_offsets_file(path, groups)
+                self._plan = reset.load_offsets_file(path, groups)
             except CommandFailed:
                 raise ToolFailed(f"java.io.IOException: Unable to read file {path}") from None
         out: dict[str, Offsets] = {}
@@ -290,11 +289,11 @@ async def delete_offsets(client: ClusterClient, options: argparse.Namespace, par
             wanted += [(text, number) for number in (await partition_numbers(client, [text]))[text]]
         except ProtocolError as error:
             results[text, -1] = java_text(error)
-    parts: dict[str, list[od.OffsetDeleteRequestPartition]] = {}
+    parts: dict[str, list[offset_delete.OffsetDeleteRequestPartition]] = {}
     for topic, number in wanted:
-        parts.setdefault(topic, []).append(od.OffsetDeleteRequestPartition(number))
-    topics = [od.OffsetDeleteRequestTopic(topic, rows) for topic, rows in parts.items()]
-    answer = await (await connect_to_coordinator(client, group)).call(od.OffsetDeleteRequest(group, topics))
+        parts.setdefault(topic, []).append(offset_delete.OffsetDeleteRequestPartition(number))
+    topics = [offset_delete.OffsetDeleteRequestTopic(topic, rows) for topic, rows in parts.items()]
+    answer = await (await connect_to_coordinator(client, group)).call(offset_delete.OffsetDeleteRequest(group, topics))
     code = ErrorCode(answer.error_code)
     codes = {(topic.name, row.partition_index): row.error_code for topic in answer.topics for row in topic.partitions}
     for at in wanted:

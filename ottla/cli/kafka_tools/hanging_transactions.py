@@ -16,7 +16,7 @@ from ottla.cli.kafka_tools.tool_options import ToolFailed, raise_for
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.blocking_env import BlockingEnv
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import list_transactions as lt
+from ottla.wire.messages import list_transactions
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -211,7 +211,7 @@ async def _coordinated(client: ClusterClient, producers: set[int]) -> dict[int, 
     """
     ids = {}
     for channel in await client.all_brokers():
-        answer = await channel.call(lt.ListTransactionsRequest([], sorted(producers)))
+        answer = await channel.call(list_transactions.ListTransactionsRequest([], sorted(producers)))
         if answer.error_code:
             error = ProtocolError(ErrorCode(answer.error_code))
             raise failed(f"Failed to list transactions for {len(producers)} producers", error)

@@ -14,9 +14,7 @@ from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolOptions, admin
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
-from ottla.wire.messages import create_acls as ca
-from ottla.wire.messages import delete_acls as da
-from ottla.wire.messages import describe_acls as ds
+from ottla.wire.messages import create_acls, delete_acls, describe_acls
 
 TEXT = "This tool helps to manage acls on kafka."
 FAILURES = FailureFormat("Error while executing ACL command: ", has_class=True)
@@ -249,7 +247,7 @@ async def _described(channel: Channel, pattern: Pattern | None) -> dict[Pattern,
         ProtocolError: DescribeAcls was refused.
     """
     kind, name, match = pattern or (ResourceType.ANY, None, PatternType.ANY)
-    request = ds.DescribeAclsRequest(
+    request = describe_acls.DescribeAclsRequest(
         int(kind), name, int(match), None, None, int(AclOperation.ANY), int(AclPermissionType.ANY)
     )
     answer = await channel.call(request)
@@ -274,8 +272,8 @@ async def _add(channel: Channel, plan: AclPlan) -> None:
             continue
         lines = "\n".join(f"\t{entry.text()}" for entry in new)
         print(f"Adding ACLs for resource `{pattern.text()}`: \n {lines}\n")
-        rows = [ca.AclCreation(int(pattern.kind), pattern.name, int(pattern.pattern), *entry) for entry in new]
-        for row in (await channel.call(ca.CreateAclsRequest(rows))).results:
+        rows = [create_acls.AclCreation(int(pattern.kind), pattern.name, int(pattern.pattern), *entry) for entry in new]
+        for row in (await channel.call(create_acls.CreateAclsRequest(rows))).results:
             raise_for(row.error_code, row.error_message)
 
 
@@ -298,10 +296,10 @@ async def _remove(channel: Channel, options: argparse.Namespace, plan: AclPlan) 
             continue
         anything = [(None, None, AclOperation.ANY, AclPermissionType.ANY)]
         filters = [
-            da.DeleteAclsFilter(int(pattern.kind), pattern.name, int(pattern.pattern), *entry)
+            delete_acls.DeleteAclsFilter(int(pattern.kind), pattern.name, int(pattern.pattern), *entry)
             for entry in entries or anything
         ]
-        for row in (await channel.call(da.DeleteAclsRequest(filters))).filter_results:
+        for row in (await channel.call(delete_acls.DeleteAclsRequest(filters))).filter_results:
             raise_for(row.error_code, row.error_message)
             for acl in row.matching_acls:
                 raise_for(acl.error_code, acl.error_message)

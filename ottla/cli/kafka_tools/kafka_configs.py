@@ -25,8 +25,7 @@ from ottla.cli.kafka_tools.tool_options import (
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import describe_configs, incremental_alter_configs
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
 
@@ -243,9 +242,9 @@ async def _described(client: ClusterClient, options: argparse.Namespace, kind: s
     Raises:
         ProtocolError: the request was refused.
     """
-    wanted = dc.DescribeConfigsResource(RESOURCE_TYPES[kind], name, None)
+    wanted = describe_configs.DescribeConfigsResource(RESOURCE_TYPES[kind], name, None)
     channel = await _channel(client, options, kind, name)
-    row = (await channel.call(dc.DescribeConfigsRequest([wanted], include_synonyms=True))).results[0]
+    row = (await channel.call(describe_configs.DescribeConfigsRequest([wanted], include_synonyms=True))).results[0]
     raise_for(row.error_code, row.error_message)
     source = DYNAMIC_DEFAULT_BROKER if kind == BROKERS and not name else DYNAMIC_SOURCES.get(kind)
     shown = [x for x in row.configs if options.all or source is None or x.config_source == source]
@@ -308,9 +307,11 @@ async def _alter_resource(
         unknown = [key for key in (*deleted, *added) if key not in known]
         if unknown:
             raise ToolFailed(f"Invalid broker logger(s): {','.join(unknown)}")
-    rows = [ia.AlterableConfig(key, DELETE, "") for key in deleted]
-    rows += [ia.AlterableConfig(key, SET, value) for key, value in added.items()]
-    request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(RESOURCE_TYPES[kind], name, rows)])
+    rows = [incremental_alter_configs.AlterableConfig(key, DELETE, "") for key in deleted]
+    rows += [incremental_alter_configs.AlterableConfig(key, SET, value) for key, value in added.items()]
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(RESOURCE_TYPES[kind], name, rows)]
+    )
     channel = await _channel(client, options, kind, name)
     answer = (await channel.call(request)).responses[0]
     raise_for(answer.error_code, answer.error_message)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ottla.cli.arguments import parse_integer
 from ottla.cli.connection_settings import read_client_config
 from ottla.cli.errors import CommandFailed
-from ottla.cli.kafka_tools import message_formatter as mf
+from ottla.cli.kafka_tools import message_formatter
 from ottla.cli.kafka_tools.tool_options import (
     FailureFormat,
     ToolFailed,
@@ -53,7 +53,7 @@ def _parser() -> ToolOptions:
     out.option("command-property", "Consumer config property: key=value.", is_repeated=True)
     out.option("consumer-property", "Deprecated: --command-property.", is_repeated=True)
     out.option("consumer.config", "Deprecated: --command-config.")
-    out.option("formatter", f"One of {', '.join(mf.FORMATTERS)}.")
+    out.option("formatter", f"One of {', '.join(message_formatter.FORMATTERS)}.")
     out.option("formatter-property", "print.key, print.timestamp, key.separator, ...: key=value.", is_repeated=True)
     out.option("property", "Deprecated: --formatter-property.", is_repeated=True)
     out.option("formatter-config", "Config properties file to initialize the message formatter.")
@@ -84,7 +84,7 @@ class ConsumerPlan(NamedTuple):
     start: int
     reset_timestamp: int
     settings: dict[str, str]
-    formatter: mf.MessageFormatter | None
+    formatter: message_formatter.MessageFormatter | None
 
 
 def _check_required(parser: ToolOptions, options: argparse.Namespace) -> None:
@@ -134,7 +134,7 @@ def _start(parser: ToolOptions, options: argparse.Namespace) -> int:
     return number
 
 
-def _formatter(parser: ToolOptions, options: argparse.Namespace) -> mf.MessageFormatter | None:
+def _formatter(parser: ToolOptions, options: argparse.Namespace) -> message_formatter.MessageFormatter | None:
     """Return the formatter that the options select; None for ``NoOpMessageFormatter``, which prints nothing.
 
     For invalid options an error message is printed, and the tool exits with status 1.
@@ -142,8 +142,8 @@ def _formatter(parser: ToolOptions, options: argparse.Namespace) -> mf.MessageFo
     Raises:
         ToolFailed: a deserializer is not supported; CommandFailed: the file of ``--formatter-config`` cannot be read.
     """
-    name = options.formatter or mf.DEFAULT
-    if name not in mf.FORMATTERS:
+    name = options.formatter or message_formatter.DEFAULT
+    if name not in message_formatter.FORMATTERS:
         parser.fail_with_usage(name)
     if has(options, "property") and has(options, "formatter-property"):
         parser.fail_with_usage("Options --property and --formatter-property cannot be specified together.")
@@ -160,7 +160,7 @@ def _formatter(parser: ToolOptions, options: argparse.Namespace) -> mf.MessageFo
         if value:
             properties[key] = value
     properties |= key_values(options.formatter_property)
-    return mf.MessageFormatter(properties) if name == mf.DEFAULT else None
+    return message_formatter.MessageFormatter(properties) if name == message_formatter.DEFAULT else None
 
 
 def _plan(parser: ToolOptions, options: argparse.Namespace) -> ConsumerPlan:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.cli.common import connect_to_coordinator
-from ottla.cli.group_admin import description as gs
+from ottla.cli.group_admin import description
 from ottla.cli.group_admin.offsets import LATEST, TopicPartitionKey, fetch_committed_entries, list_offsets
 from ottla.cli.kafka_tools.java_errors import java_text
 from ottla.cli.kafka_tools.text_tables import padded, widest
@@ -19,7 +19,7 @@ from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOp
 from ottla.client.cluster_client import ClusterClient
 from ottla.env.hosts import format_address
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import list_groups as lg
+from ottla.wire.messages import list_groups
 
 TEXT = (
     "This tool helps to list all consumer groups, describe a consumer group, delete consumer group info, or reset "
@@ -129,7 +129,7 @@ def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
 # ---------------------------------------------------------------------- list
 
 
-async def _listed(client: ClusterClient, states: Sequence[str], types: Sequence[str]) -> list[lg.ListedGroup]:
+async def _listed(client: ClusterClient, states: Sequence[str], types: Sequence[str]) -> list[list_groups.ListedGroup]:
     """Return the ListGroups rows of all brokers for groups of consumers, sorted by group id.
 
     Only groups in one of ``states`` and of one of ``types`` are listed; an empty list matches all. Groups with another
@@ -140,7 +140,7 @@ async def _listed(client: ClusterClient, states: Sequence[str], types: Sequence[
     """
     rows = []
     for channel in await client.all_brokers():
-        answer = await channel.call(lg.ListGroupsRequest(list(states), list(types)))
+        answer = await channel.call(list_groups.ListGroupsRequest(list(states), list(types)))
         if answer.error_code:
             raise ProtocolError(ErrorCode(answer.error_code))
         rows += [row for row in answer.groups if row.protocol_type in ("", "consumer")]
@@ -178,7 +178,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
 # ---------------------------------------------------------------------- describe
 
 
-def _has_rows(seen: gs.GroupDescription, count: int) -> bool:
+def _has_rows(seen: description.GroupDescription, count: int) -> bool:
     """Print a message if a group does not exist, is empty or is rebalancing; return True if its table has rows.
 
     It has none if the group does not exist or ``count`` is 0.
@@ -197,7 +197,7 @@ def _cell(value: Any) -> str:
     return MISSING if value is None else str(value)
 
 
-async def _offset_rows(client: ClusterClient, seen: gs.GroupDescription) -> list[list[str]]:
+async def _offset_rows(client: ClusterClient, seen: description.GroupDescription) -> list[list[str]]:
     """Return a table row for each partition that is assigned to a member or has a committed offset.
 
     A cell without a known value is ``-``.
@@ -208,7 +208,7 @@ async def _offset_rows(client: ClusterClient, seen: gs.GroupDescription) -> list
     """
     committed = await fetch_committed_entries(seen.channel, seen.id)
     owners: list[tuple[list[TopicPartitionKey], dict[str, Any]]] = []
-    for member in gs.describe_members(seen):
+    for member in description.describe_members(seen):
         assigned = [(topic, number) for topic, numbers in (member["assignment"] or {}).items() for number in numbers]
         if assigned:
             owners.append((sorted(assigned), member))
@@ -234,7 +234,7 @@ async def _offset_rows(client: ClusterClient, seen: gs.GroupDescription) -> list
     return rows
 
 
-async def _describe_offsets(client: ClusterClient, seen: gs.GroupDescription, *, verbose: bool) -> None:
+async def _describe_offsets(client: ClusterClient, seen: description.GroupDescription, *, verbose: bool) -> None:
     rows = await _offset_rows(client, seen)
     if not _has_rows(seen, len(rows)):
         return
@@ -248,13 +248,13 @@ async def _describe_offsets(client: ClusterClient, seen: gs.GroupDescription, *,
     print()
 
 
-def _assignment_text(assignment: gs.AssignedPartitions | None) -> str:
+def _assignment_text(assignment: description.AssignedPartitions | None) -> str:
     shown = [f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in (assignment or {}).items() if numbers]
     return ";".join(sorted(shown)) or MISSING
 
 
-def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
-    members = gs.describe_members(seen) if _has_rows(seen, len(seen.response.members)) else []
+def _describe_members(seen: description.GroupDescription, *, verbose: bool) -> None:
+    members = description.describe_members(seen) if _has_rows(seen, len(seen.response.members)) else []
     has_instance = any(member["instance"] for member in members)
     rows = [
         [
@@ -274,7 +274,7 @@ def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
         for row, member in zip(rows, members, strict=True):
             row += [_cell(member.get("epoch")), _assignment_text(member["assignment"]), target_epoch]
             row += [_assignment_text(member.get("target"))]
-            row += [str(member.get("protocol") == gs.CONSUMER).lower()] * is_mixed
+            row += [str(member.get("protocol") == description.CONSUMER).lower()] * is_mixed
     fixed = ("#PARTITIONS", "CURRENT-EPOCH", "TARGET-EPOCH", "UPGRADED")
     widths = [w if heads[i] in fixed else widest(w, [row[i] for row in rows]) for i, w in enumerate(least)]
     print()
@@ -282,12 +282,12 @@ def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
         print(padded(widths, row), end="\n" if verbose else " \n")
 
 
-async def _describe_state(client: ClusterClient, seen: gs.GroupDescription, *, verbose: bool) -> None:
+async def _describe_state(client: ClusterClient, seen: description.GroupDescription, *, verbose: bool) -> None:
     if not _has_rows(seen, 1):
         return
     brokers = {broker.node_id: broker for broker in (await client.metadata([])).brokers}
     at = brokers[seen.node]
-    row = gs.summarize_group(seen)
+    row = description.summarize_group(seen)
     coordinator = f"{format_address(at.host, at.port)}  ({at.node_id})"
     heads = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
     cells = [seen.id, coordinator, _cell(row["assignor"]), seen.state]
@@ -305,7 +305,9 @@ async def _group_ids(client: ClusterClient, options: argparse.Namespace) -> list
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
-    groups = [await gs.describe_consumer_group(client, name) for name in sorted(await _group_ids(client, options))]
+    groups = [
+        await description.describe_consumer_group(client, name) for name in sorted(await _group_ids(client, options))
+    ]
     for seen in groups:
         if options.members:
             _describe_members(seen, verbose=options.verbose)

@@ -10,7 +10,7 @@ from ottla.cli.kafka_tools.partition_files import partition_entries, read_json
 from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, run_tool
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import delete_records as dr
+from ottla.wire.messages import delete_records
 
 TEXT = "This tool helps to delete records of the given partitions down to the specified offset."
 TIMEOUT_MS = 60_000
@@ -54,8 +54,10 @@ async def _delete(client: ClusterClient, path: str) -> None:
         try:
             await client.metadata([topic])
             channel = await client.leader(topic, number)
-            rows = [dr.DeleteRecordsPartition(number, offset)]
-            answer = await channel.call(dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, rows)], TIMEOUT_MS))
+            rows = [delete_records.DeleteRecordsPartition(number, offset)]
+            answer = await channel.call(
+                delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic(topic, rows)], TIMEOUT_MS)
+            )
             row = answer.topics[0].partitions[0]
             if row.error_code:
                 raise ProtocolError(ErrorCode(row.error_code))

@@ -10,7 +10,7 @@ import argparse
 from ottla.cli.kafka_tools.text_tables import padded, widest
 from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolOptions, has, raise_for, run_tool
 from ottla.client.cluster_client import ClusterClient
-from ottla.wire.messages import list_groups as lg
+from ottla.wire.messages import list_groups
 
 TEXT = "This tool helps to list groups of all types."
 FAILURES = FailureFormat("Error while executing groups command : ")
@@ -41,7 +41,7 @@ def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
         parser.exclude(options, name, *(x for x in ("consumer", "group-type", "protocol", *FILTERS) if x != name))
 
 
-def _is_chosen(row: lg.ListedGroup, options: argparse.Namespace) -> bool:
+def _is_chosen(row: list_groups.ListedGroup, options: argparse.Namespace) -> bool:
     if has(options, "group-type"):
         wanted = options.protocol if options.protocol is not None else row.protocol_type
         return row.group_type.lower() == options.group_type.lower() and row.protocol_type == wanted
@@ -57,7 +57,7 @@ def _is_chosen(row: lg.ListedGroup, options: argparse.Namespace) -> bool:
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     rows = []
     for channel in await client.all_brokers():
-        answer = await channel.call(lg.ListGroupsRequest())
+        answer = await channel.call(list_groups.ListGroupsRequest())
         raise_for(answer.error_code, None)
         rows += [row for row in answer.groups if _is_chosen(row, options)]
     cells = [[row.group_id, row.group_type.capitalize(), row.protocol_type] for row in rows]

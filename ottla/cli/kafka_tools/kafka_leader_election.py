@@ -13,7 +13,7 @@ from ottla.cli.kafka_tools.partition_files import MAPPING_EXCEPTION, partition_e
 from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, has, java_integer, run_tool
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import elect_leaders
 
 TEXT = (
     "This tool attempts to elect a new leader for a set of topic partitions. The type of elections supported are "
@@ -58,14 +58,14 @@ def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
         options.command_config = getattr(options, "admin.config")
 
 
-def _partitions(options: argparse.Namespace) -> list[el.TopicPartitions] | None:
+def _partitions(options: argparse.Namespace) -> list[elect_leaders.TopicPartitions] | None:
     """Return the partitions that the options or the JSON file name; None for all.
 
     Raises:
         ToolFailed: the file cannot be read, is malformed, or names a partition twice.
     """
     if has(options, "topic"):
-        return [el.TopicPartitions(options.topic, [options.partition])]
+        return [elect_leaders.TopicPartitions(options.topic, [options.partition])]
     if options.all_topic_partitions:
         return None
     content = read_json(options.path_to_json_file, "java.io.IOException: ")
@@ -82,12 +82,12 @@ def _partitions(options: argparse.Namespace) -> list[el.TopicPartitions] | None:
     rows: dict[str, list[int]] = {}
     for topic, number in keys:
         rows.setdefault(topic, []).append(number)
-    return [el.TopicPartitions(topic, numbers) for topic, numbers in rows.items()]
+    return [elect_leaders.TopicPartitions(topic, numbers) for topic, numbers in rows.items()]
 
 
 async def _elect(client: ClusterClient, options: argparse.Namespace) -> None:
     name = options.election_type.upper()
-    answer = await client.call(el.ElectLeadersRequest(TYPES[name], _partitions(options), TIMEOUT_MS))
+    answer = await client.call(elect_leaders.ElectLeadersRequest(TYPES[name], _partitions(options), TIMEOUT_MS))
     if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         print("Not authorized to perform leader election")
         raise ToolFailed("Not authorized to perform leader election")

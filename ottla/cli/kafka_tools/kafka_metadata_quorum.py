@@ -30,7 +30,7 @@ from ottla.runtime.blocking_env import BlockingEnv
 from ottla.runtime.system_env import SystemEnv
 from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.codec.schema import ZERO_UUID
-from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import describe_quorum
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -62,14 +62,14 @@ def _parser() -> VerbOptions:
     return out
 
 
-async def _described(channel: Channel) -> tuple[Any, dq.DescribeQuorumResponse]:
+async def _described(channel: Channel) -> tuple[Any, describe_quorum.DescribeQuorumResponse]:
     """Return the row of ``__cluster_metadata-0`` in a DescribeQuorum response, and the whole response.
 
     Raises:
         ProtocolError: the request was refused.
     """
-    request = dq.DescribeQuorumRequest(
-        [dq.DescribeQuorumRequestTopicData(TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])]
+    request = describe_quorum.DescribeQuorumRequest(
+        [describe_quorum.DescribeQuorumRequestTopicData(TOPIC, [describe_quorum.DescribeQuorumRequestPartitionData(0)])]
     )
     answer = await channel.call(request)
     raise_for(answer.error_code, answer.error_message)
@@ -78,7 +78,7 @@ async def _described(channel: Channel) -> tuple[Any, dq.DescribeQuorumResponse]:
     return row, answer
 
 
-def _replica(state: Any, answer: dq.DescribeQuorumResponse) -> str:
+def _replica(state: Any, answer: describe_quorum.DescribeQuorumResponse) -> str:
     """Return the voter or observer ``state`` as JSON, without directory id or endpoints that ``answer`` lacks."""
     parts = [f'"id": {state.replica_id}']
     if state.replica_directory_id != ZERO_UUID:

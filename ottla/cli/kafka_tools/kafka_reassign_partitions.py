@@ -45,7 +45,7 @@ from ottla.controller.partitions.reassignment_plan import PlannedPartition
 from ottla.controller.partitions.replica_placer import StripedReplicaPlacer
 from ottla.runtime.blocking_env import BlockingEnv
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import metadata as md
+from ottla.wire.messages import metadata
 from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 TEXT = "This tool helps to move topic partitions between replicas."
@@ -269,7 +269,7 @@ async def _verify(client: ClusterClient, options: argparse.Namespace) -> None:
         await clear_throttles(client, options, content.partitions)
 
 
-def _current_replicas(topic: md.MetadataResponseTopic, number: int) -> list[int]:
+def _current_replicas(topic: metadata.MetadataResponseTopic, number: int) -> list[int]:
     """Return the replicas of a partition; empty if the topic or partition does not exist.
 
     Raises:

@@ -10,7 +10,7 @@ import sys
 from typing import NoReturn
 
 from ottla.cli.common import connect_to_coordinator
-from ottla.cli.group_admin import description as gs
+from ottla.cli.group_admin import description
 from ottla.cli.group_admin.offsets import group_by_topic
 from ottla.cli.group_admin.share_offsets import described_share_offsets, start_offsets
 from ottla.cli.kafka_tools.consumer_group_offsets import OffsetReset, Offsets
@@ -37,8 +37,7 @@ from ottla.cli.kafka_tools.typed_groups import (
 from ottla.client.cluster_client import ClusterClient
 from ottla.env.hosts import format_address
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import alter_share_group_offsets as ao
-from ottla.wire.messages import delete_share_group_offsets as ds
+from ottla.wire.messages import alter_share_group_offsets, delete_share_group_offsets
 
 TEXT = "This tool helps to list, describe, reset and delete share groups."
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
@@ -129,14 +128,14 @@ def _check_reset(parser: ToolOptions, options: argparse.Namespace) -> None:
 # ---------------------------------------------------------------------- list, describe
 
 
-def _warn_empty(seen: gs.GroupDescription) -> None:
+def _warn_empty(seen: description.GroupDescription) -> None:
     if seen.state == "Dead":
         print(f"\nError: Share group '{seen.id}' does not exist.")
     elif seen.state == "Empty":
         print(f"\nShare group '{seen.id}' has no active members.", file=sys.stderr)
 
 
-async def _describe_offsets(seen: gs.GroupDescription, *, verbose: bool) -> None:
+async def _describe_offsets(seen: description.GroupDescription, *, verbose: bool) -> None:
     rows = []
     for topic in sorted(await described_share_offsets(seen), key=lambda topic: topic.topic_name):
         for row in sorted(topic.partitions, key=lambda row: row.partition_index):
@@ -152,7 +151,7 @@ async def _describe_offsets(seen: gs.GroupDescription, *, verbose: bool) -> None
     print_cells(widths, [heads, *rows])
 
 
-async def _describe_state(client: ClusterClient, seen: gs.GroupDescription, *, verbose: bool) -> None:
+async def _describe_state(client: ClusterClient, seen: description.GroupDescription, *, verbose: bool) -> None:
     _warn_empty(seen)
     at = next(broker for broker in (await client.metadata([])).brokers if broker.node_id == seen.node)
     coordinator = f"{format_address(at.host, at.port)}  ({at.node_id})"
@@ -162,9 +161,9 @@ async def _describe_state(client: ClusterClient, seen: gs.GroupDescription, *, v
     print_cells(widths, [heads, [seen.id, coordinator, seen.state, *epochs, len(seen.response.members)]])
 
 
-def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
+def _describe_members(seen: description.GroupDescription, *, verbose: bool) -> None:
     _warn_empty(seen)
-    members = gs.describe_members(seen)
+    members = description.describe_members(seen)
     if not members:
         return
     rows = []
@@ -179,8 +178,8 @@ def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
-    names = sorted(await chosen_groups(client, options, gs.SHARE))
-    for seen in [await gs.describe_group_of_type(client, name, gs.SHARE) for name in names]:
+    names = sorted(await chosen_groups(client, options, description.SHARE))
+    for seen in [await description.describe_group_of_type(client, name, description.SHARE) for name in names]:
         if options.members:
             _describe_members(seen, verbose=options.verbose)
         elif options.state is not None:
@@ -193,19 +192,19 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
-    deleted, failed = await delete_groups(client, options, gs.SHARE, "is not a share group.")
-    print_deletion(gs.SHARE, deleted, failed)
+    deleted, failed = await delete_groups(client, options, description.SHARE, "is not a share group.")
+    print_deletion(description.SHARE, deleted, failed)
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
-    await print_groups(client, options, gs.SHARE)
+    await print_groups(client, options, description.SHARE)
 
 
 async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) -> None:
     group, topics = options.group[0], sorted(set(options.topic))
     channel = await connect_to_coordinator(client, group)
-    rows = [ds.DeleteShareGroupOffsetsRequestTopic(topic) for topic in topics]
-    answer = await channel.call(ds.DeleteShareGroupOffsetsRequest(group, rows))
+    rows = [delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic) for topic in topics]
+    answer = await channel.call(delete_share_group_offsets.DeleteShareGroupOffsetsRequest(group, rows))
     error = ProtocolError(ErrorCode(answer.error_code), answer.error_message) if answer.error_code else None
     results: dict[str, ProtocolError | None] = dict.fromkeys(topics, error)
     for row in answer.responses:
@@ -227,7 +226,7 @@ class ShareOffsetReset(OffsetReset):
     """Action ``--reset-offsets`` for a share group without members; if it has members, the tool exits with status 1."""
 
     async def _state(self, group: str) -> str:
-        return (await gs.describe_group_of_type(self._client, group, gs.SHARE)).state
+        return (await description.describe_group_of_type(self._client, group, description.SHARE)).state
 
     def _refuse_active(self, group: str, state: str) -> NoReturn:
         print(f"Share group '{group}' is not empty.", file=sys.stderr)
@@ -237,19 +236,23 @@ class ShareOffsetReset(OffsetReset):
         if not self._options.all_topics:
             return {}
         try:
-            return await start_offsets(await gs.describe_group_of_type(self._client, group, gs.SHARE))
+            return await start_offsets(await description.describe_group_of_type(self._client, group, description.SHARE))
         except ProtocolError as error:
             raise ToolFailed(message_text(error)) from None
 
     async def _store(self, group: str, new: Offsets) -> None:
         rows = [
-            ao.AlterShareGroupOffsetsRequestTopic(
-                topic, [ao.AlterShareGroupOffsetsRequestPartition(number, offset) for number, offset in offsets.items()]
+            alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(
+                topic,
+                [
+                    alter_share_group_offsets.AlterShareGroupOffsetsRequestPartition(number, offset)
+                    for number, offset in offsets.items()
+                ],
             )
             for topic, offsets in group_by_topic(new).items()
         ]
         channel = await connect_to_coordinator(self._client, group)
-        answer = await channel.call(ao.AlterShareGroupOffsetsRequest(group, rows))
+        answer = await channel.call(alter_share_group_offsets.AlterShareGroupOffsetsRequest(group, rows))
         failed = [
             f"{topic.topic_name}-{row.partition_index}"
             for topic in answer.responses

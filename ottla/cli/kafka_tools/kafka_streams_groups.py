@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ottla.cli.group_admin import description as gs
+from ottla.cli.group_admin import description
 from ottla.cli.group_admin.offsets import EARLIEST, LATEST, TopicPartitionKey, fetch_committed_entries, list_offsets
 from ottla.cli.group_admin.reset import internal_topics
 from ottla.cli.kafka_tools.consumer_group_offsets import OffsetReset, Offsets, delete_offsets
@@ -137,7 +137,7 @@ def _check_internal_topics(parser: ToolOptions, options: argparse.Namespace) -> 
 # ---------------------------------------------------------------------- describe
 
 
-def _warn_empty(seen: gs.GroupDescription) -> None:
+def _warn_empty(seen: description.GroupDescription) -> None:
     if seen.state == "Dead":
         print(f"\nError: Streams group '{seen.id}' does not exist.")
     elif seen.state == "Empty":
@@ -150,8 +150,8 @@ def _tasks(tasks: Mapping[str, Sequence[int]], title: str) -> str:
     return f"{title}: {''.join(rows)}" if tasks else ""
 
 
-def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
-    members = gs.describe_members(seen)
+def _describe_members(seen: description.GroupDescription, *, verbose: bool) -> None:
+    members = description.describe_members(seen)
     if not members:
         return
     _warn_empty(seen)
@@ -178,7 +178,7 @@ def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
         print(padded(sizes, row))
 
 
-async def _describe_state(client: ClusterClient, seen: gs.GroupDescription, *, verbose: bool) -> None:
+async def _describe_state(client: ClusterClient, seen: description.GroupDescription, *, verbose: bool) -> None:
     _warn_empty(seen)
     at = next(broker for broker in (await client.metadata([])).brokers if broker.node_id == seen.node)
     coordinator = f"{format_address(at.host, at.port)} ({at.node_id})"
@@ -189,12 +189,12 @@ async def _describe_state(client: ClusterClient, seen: gs.GroupDescription, *, v
     print(padded(widths, [seen.id, coordinator, seen.state, *epochs, len(seen.response.members)]))
 
 
-def _source_topics(seen: gs.GroupDescription, *, with_repartition: bool) -> set[str]:
-    rows = gs.describe_topology(seen)
+def _source_topics(seen: description.GroupDescription, *, with_repartition: bool) -> set[str]:
+    rows = description.describe_topology(seen)
     return {name for row in rows for name in (*row["reads"], *(row["repartition"] if with_repartition else ()))}
 
 
-async def _committed(seen: gs.GroupDescription, *, with_repartition: bool) -> dict[TopicPartitionKey, Any]:
+async def _committed(seen: description.GroupDescription, *, with_repartition: bool) -> dict[TopicPartitionKey, Any]:
     """Return the OffsetFetch row of each partition of the source topics for which a group has a committed offset.
 
     ``with_repartition``: include the repartition topics of the group.
@@ -206,8 +206,8 @@ async def _committed(seen: gs.GroupDescription, *, with_repartition: bool) -> di
     return {at: row for at, row in (await fetch_committed_entries(seen.channel, seen.id)).items() if at[0] in topics}
 
 
-async def _describe_offsets(client: ClusterClient, seen: gs.GroupDescription, *, verbose: bool) -> None:
-    places = sorted(gs.partition_owners(seen))
+async def _describe_offsets(client: ClusterClient, seen: description.GroupDescription, *, verbose: bool) -> None:
+    places = sorted(description.partition_owners(seen))
     starts, ends = await list_offsets(client, places, EARLIEST), await list_offsets(client, places, LATEST)
     committed = await _committed(seen, with_repartition=True)
     if not seen.response.members:
@@ -229,8 +229,8 @@ async def _describe_offsets(client: ClusterClient, seen: gs.GroupDescription, *,
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
-    for name in await chosen_groups(client, options, gs.STREAMS):
-        seen = await gs.describe_group_of_type(client, name, gs.STREAMS)
+    for name in await chosen_groups(client, options, description.STREAMS):
+        seen = await description.describe_group_of_type(client, name, description.STREAMS)
         if options.members:
             _describe_members(seen, verbose=options.verbose)
         elif options.state is not None:
@@ -242,12 +242,12 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 # ---------------------------------------------------------------------- delete, reset
 
 
-def _internal_topics(seen: gs.GroupDescription) -> list[str]:
+def _internal_topics(seen: description.GroupDescription) -> list[str]:
     """Return the internal topics of a streams group that its name and their suffixes show to be internal.
 
     Other topics that the topology creates are kept, with an error message for each.
     """
-    rows = gs.describe_topology(seen)
+    rows = description.describe_topology(seen)
     known = internal_topics(seen)
     made = {name for row in rows for name in (*row["repartition"], *row["changelogs"])}
     for name in sorted(made - _source_topics(seen, with_repartition=False) - set(known)):
@@ -272,18 +272,20 @@ async def _delete_topics(client: ClusterClient, names: Sequence[str]) -> dict[st
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     topics: dict[str, list[str]] = {}
     if options.delete_all_internal_topics:
-        for name in await chosen_groups(client, options, gs.STREAMS):
-            seen = await gs.describe_group(client, name)
-            if seen is not None and seen.group_type == gs.STREAMS and (found := _internal_topics(seen)):
+        for name in await chosen_groups(client, options, description.STREAMS):
+            seen = await description.describe_group(client, name)
+            if seen is not None and seen.group_type == description.STREAMS and (found := _internal_topics(seen)):
                 topics[name] = found
-    deleted, failed = await delete_groups(client, options, gs.STREAMS, "does not exist or is not a streams group.")
+    deleted, failed = await delete_groups(
+        client, options, description.STREAMS, "does not exist or is not a streams group."
+    )
     failures: dict[str, str] = {}
     for name in deleted:
         errors = await _delete_topics(client, topics.get(name, []))
         for topic, error in errors.items():
             print(f"Failed to delete internal topic: {topic}")
             failures[name] = java_text(error)
-    print_deletion(gs.STREAMS, deleted, failed, ".")
+    print_deletion(description.STREAMS, deleted, failed, ".")
     if topics and deleted and not failures:
         shown = "', '".join(name for name in deleted if name in topics)
         print(f"Deletion of associated internal topics of the streams groups ('{shown}') was successful.")
@@ -297,10 +299,10 @@ class StreamsOffsetReset(OffsetReset):
     """Action ``--reset-offsets`` for streams groups without members; ``--execute`` can also delete internal topics."""
 
     async def _state(self, group: str) -> str:
-        return (await gs.describe_group_of_type(self._client, group, gs.STREAMS)).state
+        return (await description.describe_group_of_type(self._client, group, description.STREAMS)).state
 
     async def _present(self, group: str) -> Offsets:
-        seen = await gs.describe_group_of_type(self._client, group, gs.STREAMS)
+        seen = await description.describe_group_of_type(self._client, group, description.STREAMS)
         found = await _committed(seen, with_repartition=not self._options.all_topics)
         return {at: row.committed_offset for at, row in found.items()}
 
@@ -319,7 +321,9 @@ class StreamsOffsetReset(OffsetReset):
         if options.execute:
             names: list[str] = options.delete_internal_topic or []
             if options.delete_all_internal_topics:
-                names = _internal_topics(await gs.describe_group_of_type(self._client, group, gs.STREAMS))
+                names = _internal_topics(
+                    await description.describe_group_of_type(self._client, group, description.STREAMS)
+                )
             for error in (await _delete_topics(self._client, names)).values():
                 is_missing = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 why = "because the topics do not exist." if is_missing else f"due to {java_text(error)}"
@@ -349,16 +353,16 @@ def run(arguments: list[str]) -> int:
 
     async def act(client: ClusterClient) -> None:
         if options.reset_offsets:
-            groups = await chosen_groups(client, options, gs.STREAMS)
+            groups = await chosen_groups(client, options, description.STREAMS)
             await StreamsOffsetReset(client, options, parser).run(groups)
         elif options.delete_offsets:
             if options.all_topics:
-                seen = await gs.describe_group_of_type(client, options.group[0], gs.STREAMS)
+                seen = await description.describe_group_of_type(client, options.group[0], description.STREAMS)
                 found = sorted(await _committed(seen, with_repartition=False))
                 options.topic = [f"{topic}:{number}" for topic, number in found]
             await delete_offsets(client, options, parser)
         elif options.list:
-            await print_groups(client, options, gs.STREAMS)
+            await print_groups(client, options, description.STREAMS)
         else:
             await (_describe if options.describe else _delete)(client, options)
 

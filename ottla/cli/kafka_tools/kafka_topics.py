@@ -25,12 +25,14 @@ from ottla.client.cluster_client import ClusterClient
 from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import describe_configs as dc
-from ottla.wire.messages import describe_topic_partitions as dp
-from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    describe_topic_partitions,
+    list_partition_reassignments,
+)
 
 TEXT = "This tool helps to create, delete, describe, or change a topic."
 ACTIONS = ("create", "list", "alter", "describe", "delete")
@@ -133,14 +135,14 @@ def _replica_assignment(text: str | None) -> list[list[int]]:
     return out
 
 
-def _configs(items: Sequence[str] | None) -> list[ct.CreatableTopicConfig]:
+def _configs(items: Sequence[str] | None) -> list[create_topics.CreatableTopicConfig]:
     pairs = [re.split(r"\s*=\s*", item) for item in items or ()]
     if any(len(pair) != 2 for pair in pairs):
         raise ToolFailed(
             'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
         )
     merged = {key.strip(): value.strip() for key, value in pairs}
-    return [ct.CreatableTopicConfig(key, value) for key, value in merged.items()]
+    return [create_topics.CreatableTopicConfig(key, value) for key, value in merged.items()]
 
 
 async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -152,9 +154,9 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
         raise ToolFailed(f"The replication factor must be between 1 and {MAX_REPLICATION_FACTOR} inclusive")
     if count is not None and count < 1:
         raise ToolFailed("The partitions must be greater than 0")
-    rows = [ct.CreatableReplicaAssignment(number, brokers) for number, brokers in enumerate(assignment)]
-    wanted = ct.CreatableTopic(options.topic, count or -1, factor or -1, rows, configs)
-    answer = (await client.call(ct.CreateTopicsRequest([wanted], TIMEOUT_MS))).topics[0]
+    rows = [create_topics.CreatableReplicaAssignment(number, brokers) for number, brokers in enumerate(assignment)]
+    wanted = create_topics.CreatableTopic(options.topic, count or -1, factor or -1, rows, configs)
+    answer = (await client.call(create_topics.CreateTopicsRequest([wanted], TIMEOUT_MS))).topics[0]
     if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists:
         return
     raise_for(answer.error_code, answer.error_message)
@@ -197,12 +199,16 @@ async def _alter(client: ClusterClient, options: argparse.Namespace) -> None:
     assignment = _replica_assignment(options.replica_assignment)
     wanted = []
     for topic in await _topics(client, options):
-        added = [cp.CreatePartitionsAssignment(brokers) for brokers in assignment[len(topic.partitions) :]]
+        added = [
+            create_partitions.CreatePartitionsAssignment(brokers) for brokers in assignment[len(topic.partitions) :]
+        ]
         wanted.append(
-            cp.CreatePartitionsTopic(topic.name, options.partitions, added if options.replica_assignment else None)
+            create_partitions.CreatePartitionsTopic(
+                topic.name, options.partitions, added if options.replica_assignment else None
+            )
         )
     if wanted:
-        for row in (await client.call(cp.CreatePartitionsRequest(wanted, TIMEOUT_MS))).results:
+        for row in (await client.call(create_partitions.CreatePartitionsRequest(wanted, TIMEOUT_MS))).results:
             raise_for(row.error_code, row.error_message)
 
 
@@ -210,8 +216,8 @@ async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     names = [topic.name for topic in await _topics(client, options)]
     if not names:
         return
-    states = [dt.DeleteTopicState(name) for name in names]
-    for row in (await client.call(dt.DeleteTopicsRequest(states, names, TIMEOUT_MS))).responses:
+    states = [delete_topics.DeleteTopicState(name) for name in names]
+    for row in (await client.call(delete_topics.DeleteTopicsRequest(states, names, TIMEOUT_MS))).responses:
         raise_for(row.error_code, row.error_message)
 
 
@@ -274,16 +280,16 @@ async def _partitions(client: ClusterClient, names: list[str], limit: int) -> di
         ProtocolError: a topic has an error.
     """
     out: dict[str, list[Any]] = {name: [] for name in names}
-    cursor: dp.DescribeTopicPartitionsRequestCursor | None = None
-    topics = [dp.TopicRequest(name) for name in names]
+    cursor: describe_topic_partitions.DescribeTopicPartitionsRequestCursor | None = None
+    topics = [describe_topic_partitions.TopicRequest(name) for name in names]
     while topics:
-        answer = await client.call(dp.DescribeTopicPartitionsRequest(topics, limit, cursor))
+        answer = await client.call(describe_topic_partitions.DescribeTopicPartitionsRequest(topics, limit, cursor))
         for topic in answer.topics:
             raise_for(topic.error_code, None)
             out[topic.name] += topic.partitions
         if answer.next_cursor is None:
             break
-        cursor = dp.DescribeTopicPartitionsRequestCursor(
+        cursor = describe_topic_partitions.DescribeTopicPartitionsRequestCursor(
             answer.next_cursor.topic_name, answer.next_cursor.partition_index
         )
     return out
@@ -291,7 +297,7 @@ async def _partitions(client: ClusterClient, names: list[str], limit: int) -> di
 
 async def _reassignments(client: ClusterClient) -> dict[tuple[str, int], Any]:
     """Return the ongoing reassignment of each partition; empty if ListPartitionReassignments fails."""
-    answer = await client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS))
+    answer = await client.call(list_partition_reassignments.ListPartitionReassignmentsRequest(TIMEOUT_MS))
     if answer.error_code:
         return {}
     return {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
@@ -301,8 +307,8 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     topics = await _topics(client, options)
     names = [topic.name for topic in topics]
     rows = await _partitions(client, names, options.partition_size_limit_per_response or 2000)
-    wanted = [dc.DescribeConfigsResource(RESOURCE_TOPIC, name) for name in names]
-    configs = (await client.call(dc.DescribeConfigsRequest(wanted))).results if wanted else []
+    wanted = [describe_configs.DescribeConfigsResource(RESOURCE_TOPIC, name) for name in names]
+    configs = (await client.call(describe_configs.DescribeConfigsRequest(wanted))).results if wanted else []
     live = {broker.node_id for broker in (await client.metadata([])).brokers}
     moved = await _reassignments(client) if names else {}
     is_whole = not any(has(options, report) for report in REPORTS)

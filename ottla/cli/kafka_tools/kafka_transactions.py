@@ -33,7 +33,7 @@ from ottla.cli.kafka_tools.tool_options import (
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.blocking_env import BlockingEnv
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import list_transactions as lt
+from ottla.wire.messages import list_transactions
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 
 TEXT = "This tool is used to analyze the transactional state of producers in the cluster."
@@ -89,7 +89,7 @@ def _add_hanging(verbs: Any) -> None:
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
-    request = lt.ListTransactionsRequest(
+    request = list_transactions.ListTransactionsRequest(
         duration_filter=options.duration_filter, transactional_id_pattern=options.transactional_id_pattern
     )
     rows: list[tuple[str, int, int, str]] = []

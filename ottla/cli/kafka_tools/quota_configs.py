@@ -16,10 +16,12 @@ from ottla.cli.kafka_tools.tool_options import ToolFailed, raise_for
 from ottla.client.channel import Channel
 from ottla.client.scram import MECHANISM_TYPES, MIN_ITERATIONS, salted_password
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import alter_client_quotas as ac
-from ottla.wire.messages import alter_user_scram_credentials as au
-from ottla.wire.messages import describe_client_quotas as dq
-from ottla.wire.messages import describe_user_scram_credentials as du
+from ottla.wire.messages import (
+    alter_client_quotas,
+    alter_user_scram_credentials,
+    describe_client_quotas,
+    describe_user_scram_credentials,
+)
 
 QUOTA_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
 TYPE_TEXTS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
@@ -57,7 +59,7 @@ def java_double(value: float) -> str:
     return f"{digits.rstrip('0').ljust(3, '0')}E{int(exponent)}"
 
 
-async def _quotas(channel: Channel, entities: EntitiesLike) -> list[dq.EntryData]:
+async def _quotas(channel: Channel, entities: EntitiesLike) -> list[describe_client_quotas.EntryData]:
     """Return the DescribeClientQuotas rows for the entity types and names of the command.
 
     A type without a name matches all entities of the type, the empty name its default entity.
@@ -71,8 +73,8 @@ async def _quotas(channel: Channel, entities: EntitiesLike) -> list[dq.EntryData
     for number, kind in enumerate(entities.types):
         name = entities.names[number] if number < len(entities.names) else None
         match = ANY if name is None else EXACT if name else DEFAULT
-        components.append(dq.ComponentData(QUOTA_TYPES[kind], match, name or None))
-    answer = await channel.call(dq.DescribeClientQuotasRequest(components, strict=True))
+        components.append(describe_client_quotas.ComponentData(QUOTA_TYPES[kind], match, name or None))
+    answer = await channel.call(describe_client_quotas.DescribeClientQuotasRequest(components, strict=True))
     raise_for(answer.error_code, answer.error_message)
     return list(answer.entries or ())
 
@@ -98,7 +100,11 @@ async def describe(channel: Channel, entities: EntitiesLike) -> None:
 
 async def _describe_credentials(channel: Channel, users: Sequence[str]) -> None:
     mechanisms = {number: name for name, number in MECHANISM_TYPES.items()}
-    answer = await channel.call(du.DescribeUserScramCredentialsRequest([du.UserName(user) for user in users]))
+    answer = await channel.call(
+        describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+            [describe_user_scram_credentials.UserName(user) for user in users]
+        )
+    )
     raise_for(answer.error_code, answer.error_message)
     for row in answer.results:
         if row.error_code == ErrorCode.RESOURCE_NOT_FOUND:
@@ -188,15 +194,19 @@ async def _alter_quotas(
     ops = []
     for key, text in added.items():
         try:
-            ops.append(ac.OpData(key, float(text)))
+            ops.append(alter_client_quotas.OpData(key, float(text)))
         except ValueError:
             raise ToolFailed(f"Cannot parse quota configuration value for {key}: {text}") from None
-    ops += [ac.OpData(key, 0.0, True) for key in deleted]
+    ops += [alter_client_quotas.OpData(key, 0.0, True) for key in deleted]
     entity = [
-        ac.AlterClientQuotasRequestEntityData(QUOTA_TYPES[kind], name or None)
+        alter_client_quotas.AlterClientQuotasRequestEntityData(QUOTA_TYPES[kind], name or None)
         for kind, name in zip(entities.types, entities.names, strict=True)
     ]
-    answer = await channel.call(ac.AlterClientQuotasRequest([ac.AlterClientQuotasRequestEntryData(entity, ops)]))
+    answer = await channel.call(
+        alter_client_quotas.AlterClientQuotasRequest(
+            [alter_client_quotas.AlterClientQuotasRequestEntryData(entity, ops)]
+        )
+    )
     for row in answer.entries:
         raise_for(row.error_code, row.error_message)
 
@@ -214,8 +224,14 @@ async def _alter_credentials(channel: Channel, user: str, added: Mapping[str, st
             )
         salt = os.urandom(_SALT_BYTES)
         salted = salted_password(mechanism, found[2], salt, iterations)
-        made.append(au.ScramCredentialUpsertion(user, MECHANISM_TYPES[mechanism], iterations, salt, salted))
-    gone = [au.ScramCredentialDeletion(user, MECHANISM_TYPES[mechanism]) for mechanism in deleted]
-    answer = await channel.call(au.AlterUserScramCredentialsRequest(gone, made))
+        made.append(
+            alter_user_scram_credentials.ScramCredentialUpsertion(
+                user, MECHANISM_TYPES[mechanism], iterations, salt, salted
+            )
+        )
+    gone = [
+        alter_user_scram_credentials.ScramCredentialDeletion(user, MECHANISM_TYPES[mechanism]) for mechanism in deleted
+    ]
+    answer = await channel.call(alter_user_scram_credentials.AlterUserScramCredentialsRequest(gone, made))
     for row in answer.results:
         raise_for(row.error_code, row.error_message)

@@ -17,10 +17,12 @@ from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from ottla.controller.partitions.reassignment_plan import PlannedPartition, PlannedReassignment
 from ottla.tools.reassignment_throttle import ROLES, throttle_configs
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import list_partition_reassignments as lr
-from ottla.wire.messages import metadata as md
+from ottla.wire.messages import (
+    alter_partition_reassignments,
+    incremental_alter_configs,
+    list_partition_reassignments,
+    metadata,
+)
 
 TIMEOUT_MS = 30_000
 DIRS_THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -28,7 +30,7 @@ _SET, _DELETE = 0, 1
 VERIFY_WARNING = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 )
-Reassignments = dict[PlannedPartition, lr.OngoingPartitionReassignment]
+Reassignments = dict[PlannedPartition, list_partition_reassignments.OngoingPartitionReassignment]
 
 
 async def ongoing_reassignments(
@@ -41,9 +43,12 @@ async def ongoing_reassignments(
     """
     topics = None
     if partitions is not None:
-        topics = [lr.ListPartitionReassignmentsTopics(topic, rows) for topic, rows in _by_topic(partitions).items()]
+        topics = [
+            list_partition_reassignments.ListPartitionReassignmentsTopics(topic, rows)
+            for topic, rows in _by_topic(partitions).items()
+        ]
     channel = await admin_channel(client, options)
-    answer = await channel.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, topics))
+    answer = await channel.call(list_partition_reassignments.ListPartitionReassignmentsRequest(TIMEOUT_MS, topics))
     raise_for(answer.error_code, answer.error_message)
     return {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
 
@@ -69,12 +74,20 @@ async def alter_reassignments(
         ProtocolError: the whole request was refused.
     """
     rows = [
-        ar.ReassignableTopic(topic, [ar.ReassignablePartition(number, targets[topic, number]) for number in partitions])
+        alter_partition_reassignments.ReassignableTopic(
+            topic,
+            [
+                alter_partition_reassignments.ReassignablePartition(number, targets[topic, number])
+                for number in partitions
+            ],
+        )
         for topic, partitions in _by_topic(targets).items()
     ]
     may_change = not options.disallow_replication_factor_change
     channel = await admin_channel(client, options)
-    answer = await channel.call(ar.AlterPartitionReassignmentsRequest(TIMEOUT_MS, may_change, rows))
+    answer = await channel.call(
+        alter_partition_reassignments.AlterPartitionReassignmentsRequest(TIMEOUT_MS, may_change, rows)
+    )
     raise_for(answer.error_code, answer.error_message)
     return {
         (topic.name, row.partition_index): message_text(ProtocolError(ErrorCode(row.error_code), row.error_message))
@@ -84,7 +97,7 @@ async def alter_reassignments(
     }
 
 
-async def topics_by_name(client: ClusterClient, names: Iterable[str]) -> dict[str, md.MetadataResponseTopic]:
+async def topics_by_name(client: ClusterClient, names: Iterable[str]) -> dict[str, metadata.MetadataResponseTopic]:
     """Return the Metadata rows of topics by name.
 
     Raises:
@@ -99,7 +112,7 @@ async def topics_by_name(client: ClusterClient, names: Iterable[str]) -> dict[st
     return found
 
 
-def replicas_of(topics: Mapping[str, md.MetadataResponseTopic]) -> dict[PlannedPartition, list[int]]:
+def replicas_of(topics: Mapping[str, metadata.MetadataResponseTopic]) -> dict[PlannedPartition, list[int]]:
     """Return the node ids of the replicas of each partition of topics, by topic and partition number."""
     return {(name, row.partition_index): list(row.replica_nodes) for name, x in topics.items() for row in x.partitions}
 
@@ -131,7 +144,7 @@ async def node_ids(client: ClusterClient, options: argparse.Namespace) -> set[in
 
 
 async def _alter_configs(
-    client: ClusterClient, options: argparse.Namespace, rows: Sequence[ia.AlterConfigsResource]
+    client: ClusterClient, options: argparse.Namespace, rows: Sequence[incremental_alter_configs.AlterConfigsResource]
 ) -> None:
     """Send IncrementalAlterConfigs for resources; for a broker's configuration to that broker, as Kafka's client does.
 
@@ -146,7 +159,7 @@ async def _alter_configs(
             channel = await admin_channel(client, options)
             if row.resource_type == RESOURCE_BROKER and not has(options, "bootstrap-controller"):
                 channel = await client.broker(int(row.resource_name))
-            answer = await channel.call(ia.IncrementalAlterConfigsRequest([row], False))
+            answer = await channel.call(incremental_alter_configs.IncrementalAlterConfigsRequest([row], False))
             for result in answer.responses:
                 raise_for(result.error_code, result.error_message)
         except (ProtocolError, OSError) as error:
@@ -194,8 +207,10 @@ async def set_throttles(
         print(f"The inter-broker throttle limit was set to {rate} B/s")
     if dirs_rate >= 0:
         rows = [
-            ia.AlterConfigsResource(
-                RESOURCE_BROKER, str(broker), [ia.AlterableConfig(DIRS_THROTTLE, _SET, str(dirs_rate))]
+            incremental_alter_configs.AlterConfigsResource(
+                RESOURCE_BROKER,
+                str(broker),
+                [incremental_alter_configs.AlterableConfig(DIRS_THROTTLE, _SET, str(dirs_rate))],
             )
             for broker in sorted({replica.broker for replica in log_dirs})
         ]
@@ -224,5 +239,7 @@ async def clear_throttles(
 async def _delete_configs(
     client: ClusterClient, options: argparse.Namespace, kind: int, names: Iterable[str], keys: Sequence[str]
 ) -> None:
-    removals = [ia.AlterableConfig(key, _DELETE, None) for key in keys]
-    await _alter_configs(client, options, [ia.AlterConfigsResource(kind, name, removals) for name in names])
+    removals = [incremental_alter_configs.AlterableConfig(key, _DELETE, None) for key in keys]
+    await _alter_configs(
+        client, options, [incremental_alter_configs.AlterConfigsResource(kind, name, removals) for name in names]
+    )

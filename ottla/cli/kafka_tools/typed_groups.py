@@ -12,7 +12,7 @@ from ottla.cli.kafka_tools.text_tables import padded, widest
 from ottla.cli.kafka_tools.tool_options import ToolOptions, has, raise_for
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import list_groups as lg
+from ottla.wire.messages import list_groups
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
 
@@ -48,7 +48,9 @@ def check_states(parser: ToolOptions, text: str | None, states: Sequence[str]) -
         parser.fail_with_usage(f"Invalid state list '{text}'. Valid states are: {', '.join(states)}")
 
 
-async def listed_groups(client: ClusterClient, group_type: str, states: Sequence[str] = ()) -> list[lg.ListedGroup]:
+async def listed_groups(
+    client: ClusterClient, group_type: str, states: Sequence[str] = ()
+) -> list[list_groups.ListedGroup]:
     """Return the ListGroups rows of all brokers for groups of a type, sorted by group id.
 
     With ``states`` only groups in one of these states are returned.
@@ -58,7 +60,7 @@ async def listed_groups(client: ClusterClient, group_type: str, states: Sequence
     """
     rows = []
     for channel in await client.all_brokers():
-        answer = await channel.call(lg.ListGroupsRequest(list(states), [group_type]))
+        answer = await channel.call(list_groups.ListGroupsRequest(list(states), [group_type]))
         raise_for(answer.error_code, None)
         rows += answer.groups
     return sorted(rows, key=lambda row: row.group_id)

@@ -15,8 +15,7 @@ from ottla.runtime.blocking_env import BlockingEnv
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import consumer_group_heartbeat as ch
-from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import consumer_group_heartbeat, offset_commit
 
 LEAVE, JOIN = -1, 0
 REBALANCE_TIMEOUT_MS = 300_000
@@ -48,12 +47,15 @@ class GroupMember:
         self._next_ms = 0.0
         self.assigned: set[TopicPartitionKey] = set()
 
-    def _owned(self) -> list[ch.ConsumerGroupHeartbeatRequestTopicPartitions]:
+    def _owned(self) -> list[consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions]:
         ids = {name: topic_id for topic_id, name in self._names.items()}
         rows: dict[str, list[int]] = {}
         for topic, number in sorted(self.assigned):
             rows.setdefault(topic, []).append(number)
-        return [ch.ConsumerGroupHeartbeatRequestTopicPartitions(ids[topic], numbers) for topic, numbers in rows.items()]
+        return [
+            consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions(ids[topic], numbers)
+            for topic, numbers in rows.items()
+        ]
 
     async def heartbeat(self, *, force: bool = False) -> bool:
         """Send a heartbeat if one is due, or with ``force`` at once; return True if `assigned` changed.
@@ -68,7 +70,7 @@ class GroupMember:
         if not force and self._env.monotonic_ms() < self._next_ms:
             return False
         is_join = self._epoch == JOIN
-        request = ch.ConsumerGroupHeartbeatRequest(
+        request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
             self._group_id,
             self._member_id,
             self._epoch,
@@ -91,7 +93,7 @@ class GroupMember:
         self._epoch = answer.member_epoch
         return answer.assignment is not None and await self._set_assignment(answer.assignment)
 
-    async def _set_assignment(self, assignment: ch.Assignment) -> bool:
+    async def _set_assignment(self, assignment: consumer_group_heartbeat.Assignment) -> bool:
         unknown = [row.topic_id for row in assignment.topic_partitions if row.topic_id not in self._names]
         if unknown:
             self._names = {topic.topic_id: topic.name or "" for topic in (await self._client.metadata(None)).topics}
@@ -125,8 +127,11 @@ class GroupMember:
             CommandFailed: no coordinator is available.
         """
         topics = [
-            oc.OffsetCommitRequestTopic(
-                topic, partitions=[oc.OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()]
+            offset_commit.OffsetCommitRequestTopic(
+                topic,
+                partitions=[
+                    offset_commit.OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()
+                ],
             )
             for topic, rows in group_by_topic(offsets).items()
         ]
@@ -135,7 +140,7 @@ class GroupMember:
         if self._epoch == JOIN:
             return False
         channel = await connect_to_coordinator(self._client, self._group_id)
-        request = oc.OffsetCommitRequest(self._group_id, self._epoch, self._member_id, topics=topics)
+        request = offset_commit.OffsetCommitRequest(self._group_id, self._epoch, self._member_id, topics=topics)
         answer = await channel.call(request, channel.version_for(ApiKey.OFFSET_COMMIT, COMMIT_VERSION))
         for topic in answer.topics:
             for row in topic.partitions:
@@ -157,4 +162,6 @@ class GroupMember:
         """
         if self._epoch > JOIN:
             channel = await connect_to_coordinator(self._client, self._group_id)
-            await channel.call(ch.ConsumerGroupHeartbeatRequest(self._group_id, self._member_id, LEAVE))
+            await channel.call(
+                consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(self._group_id, self._member_id, LEAVE)
+            )

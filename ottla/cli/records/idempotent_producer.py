@@ -16,8 +16,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.record_batch import batch_header as bh
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, records
 from ottla.wire.record_batch.compression import CompressionType
 
 NEWEST_VERSION_WITH_NAMES = 12
@@ -47,7 +46,7 @@ class TopicProducer:
         self._codec = codec
         self._acks = acks
         self._idempotent = idempotent and acks == -1
-        self._id, self._epoch = bh.NO_PRODUCER_ID, bh.NO_PRODUCER_EPOCH
+        self._id, self._epoch = batch_header.NO_PRODUCER_ID, batch_header.NO_PRODUCER_EPOCH
         self._sequences: dict[int, int] = {}
         self.sent = 0
         """Number of records that were sent, and acknowledged unless ``acks`` is 0."""
@@ -72,7 +71,7 @@ class TopicProducer:
 
         await self._client.retry_while_leader_moves(send_request)
 
-    async def send(self, partition: int, items: list[r.NewRecord]) -> None:
+    async def send(self, partition: int, items: list[records.NewRecord]) -> None:
         """Append records to a partition and wait until they are acknowledged, or with ``acks`` 0 are sent.
 
         They are one batch, or several if one would be too large. The first call of an idempotent producer also requests
@@ -85,14 +84,14 @@ class TopicProducer:
             ProtocolError: a retriable error of InitProducerId lasts for `LEADER_MOVE_TIMEOUT_MS`.
             OSError: the leader cannot be reached for `LEADER_MOVE_TIMEOUT_MS`.
         """
-        if self._idempotent and self._id == bh.NO_PRODUCER_ID:
+        if self._idempotent and self._id == batch_header.NO_PRODUCER_ID:
             await self._init_producer_id()
         await append_in_batches(items, partial(self._append_batch, partition))
 
-    async def _append_batch(self, partition: int, items: list[r.NewRecord]) -> None:
+    async def _append_batch(self, partition: int, items: list[records.NewRecord]) -> None:
         """Append records as one batch. Raises as `send`, but ProtocolError if a batch of several is too large."""
-        first = self._sequences.get(partition, 0) if self._idempotent else bh.NO_SEQUENCE
-        raw = r.build_batch(
+        first = self._sequences.get(partition, 0) if self._idempotent else batch_header.NO_SEQUENCE
+        raw = records.build_batch(
             items, codec=self._codec, producer_id=self._id, producer_epoch=self._epoch, base_sequence=first
         )
         try:

@@ -16,7 +16,7 @@ from ottla.client.murmur2 import partition_for_key
 from ottla.runtime.blocking_env import BlockingEnv
 from ottla.tools.json_records import InvalidRecord, ParsedRecord, record_from_json
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 from ottla.wire.record_batch.compression import CompressionType
 
 BATCH_RECORDS = 500
@@ -39,7 +39,7 @@ class RecordBatches:
         self._options = options
         self._env = BlockingEnv()
         self._headers = tuple((k, v.encode()) for k, v in parse_key_values(options.header).items())
-        self._pending: dict[int, list[r.NewRecord]] = {}
+        self._pending: dict[int, list[records.NewRecord]] = {}
         self._count = self._bytes = self._turn = 0
         self._since_ms = 0.0
 
@@ -65,7 +65,7 @@ class RecordBatches:
         else:
             number = self._numbers[self._turn % len(self._numbers)]
         time_ms = self._env.now_ms() if record.timestamp_ms is None else record.timestamp_ms
-        new = r.NewRecord(record.key, record.value, time_ms, (*self._headers, *record.headers))
+        new = records.NewRecord(record.key, record.value, time_ms, (*self._headers, *record.headers))
         self._pending.setdefault(number, []).append(new)
         if not self._count:
             self._since_ms = self._env.monotonic_ms()

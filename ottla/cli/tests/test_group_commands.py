@@ -9,8 +9,7 @@ import pytest
 
 from ottla.cli.commands.group import _parser
 from ottla.cli.errors import CommandFailed
-from ottla.cli.group_admin import description as gs
-from ottla.cli.group_admin import reset as gr
+from ottla.cli.group_admin import description, reset
 from ottla.cli.group_admin.offsets import (
     EARLIEST,
     LATEST,
@@ -21,10 +20,7 @@ from ottla.cli.group_admin.offsets import (
 )
 from ottla.runtime import blocking_env
 from ottla.wire.codec import compiler
-from ottla.wire.messages import consumer_group_describe as cd
-from ottla.wire.messages import describe_groups as dg
-from ottla.wire.messages import share_group_describe as sh
-from ottla.wire.messages import streams_group_describe as st
+from ottla.wire.messages import consumer_group_describe, describe_groups, share_group_describe, streams_group_describe
 from ottla.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
@@ -57,7 +53,7 @@ def targets(
     wanted: tuple[TopicPartitionKey, ...] = (T0, T1),
 ) -> Any:
     return blocking_env.run_blocking(
-        gr.target_offsets(RecordingOffsetLookup(), gr.ResetTarget(mode, value), wanted, have or {}, NOW_MS)
+        reset.target_offsets(RecordingOffsetLookup(), reset.ResetTarget(mode, value), wanted, have or {}, NOW_MS)
     )
 
 
@@ -104,7 +100,7 @@ def test_target_offsets_shift_without_position_raises_command_failed() -> None:
 )
 def test_target_offsets_parse_times_as_kafkas_tool(mode: str, value: str, at_ms: int) -> None:
     looks = RecordingOffsetLookup()
-    blocking_env.run_blocking(gr.target_offsets(looks, gr.ResetTarget(mode, value), [T0], {}, NOW_MS))
+    blocking_env.run_blocking(reset.target_offsets(looks, reset.ResetTarget(mode, value), [T0], {}, NOW_MS))
     assert looks.times == [at_ms]
 
 
@@ -120,7 +116,7 @@ def test_target_offsets_invalid_time_raises_command_failed(mode: str, value: str
 def test_target_offsets_before_1970_raises_command_failed_without_lookup(mode: str, value: str) -> None:
     looks = RecordingOffsetLookup()
     with pytest.raises(CommandFailed, match="before 1970"):
-        blocking_env.run_blocking(gr.target_offsets(looks, gr.ResetTarget(mode, value), [T0], {}, NOW_MS))
+        blocking_env.run_blocking(reset.target_offsets(looks, reset.ResetTarget(mode, value), [T0], {}, NOW_MS))
     assert not looks.times
 
 
@@ -158,9 +154,9 @@ def test_parse_partitions_unknown_partition_raises_command_failed(item: str, why
 
 
 def test_parse_offsets_file_of_one_or_several_groups() -> None:
-    assert gr.parse_offsets_file("t,0,5\nt,1,6\n\n", ["g"]) == {"g": {T0: 5, T1: 6}}
-    assert gr.parse_offsets_file('"g","t",0,5\nh,u,0,6', ["g", "h"]) == {"g": {T0: 5}, "h": {U0: 6}}
-    assert gr.parse_offsets_file("h,u,0,6", ["g"]) == {"h": {U0: 6}}
+    assert reset.parse_offsets_file("t,0,5\nt,1,6\n\n", ["g"]) == {"g": {T0: 5, T1: 6}}
+    assert reset.parse_offsets_file('"g","t",0,5\nh,u,0,6', ["g", "h"]) == {"g": {T0: 5}, "h": {U0: 6}}
+    assert reset.parse_offsets_file("h,u,0,6", ["g"]) == {"h": {U0: 6}}
 
 
 @pytest.mark.parametrize(
@@ -168,20 +164,20 @@ def test_parse_offsets_file_of_one_or_several_groups() -> None:
 )
 def test_parse_offsets_file_malformed_line_raises_command_failed(line: str, groups: list[str]) -> None:
     with pytest.raises(CommandFailed, match="OFFSET"):
-        gr.parse_offsets_file(line, groups)
+        reset.parse_offsets_file(line, groups)
 
 
 @pytest.mark.parametrize(
     ("words", "to"),
     [
-        (["--to-earliest"], gr.ResetTarget("to_earliest")),
-        (["--to-offset", "0"], gr.ResetTarget("to_offset", 0)),
-        (["--shift-by", "-3"], gr.ResetTarget("shift_by", -3)),
-        (["--from-file", "f"], gr.ResetTarget("from_file", "f")),
+        (["--to-earliest"], reset.ResetTarget("to_earliest")),
+        (["--to-offset", "0"], reset.ResetTarget("to_offset", 0)),
+        (["--shift-by", "-3"], reset.ResetTarget("shift_by", -3)),
+        (["--from-file", "f"], reset.ResetTarget("from_file", "f")),
     ],
 )
-def test_parse_target_returns_given_mode(words: list[str], to: gr.ResetTarget) -> None:
-    assert gr.parse_target(_parser().parse_args(["reset", "g", *words])) == to
+def test_parse_target_returns_given_mode(words: list[str], to: reset.ResetTarget) -> None:
+    assert reset.parse_target(_parser().parse_args(["reset", "g", *words])) == to
 
 
 @pytest.mark.parametrize("words", [[], ["--to-earliest", "--to-latest"], ["--to-latest", "--dry-run", "--execute"]])
@@ -201,65 +197,87 @@ def test_group_by_topic_groups_partitions() -> None:
 # ---------------------------------------------------------------------- output
 
 
-def seen(kind: str, row: Any) -> gs.GroupDescription:
-    return gs.GroupDescription("g", kind, row, 1, None)  # type: ignore[arg-type]
+def seen(kind: str, row: Any) -> description.GroupDescription:
+    return description.GroupDescription("g", kind, row, 1, None)  # type: ignore[arg-type]
 
 
 def test_describe_members_classic_returns_assignment_of_leader() -> None:
     assignment = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition("t", [1, 0])])
     raw = (3).to_bytes(2, "big") + bytes(compiler.encode(assignment, 3))
-    row = dg.DescribedGroup(group_state="Stable", protocol_type="consumer", protocol_data="range")
+    row = describe_groups.DescribedGroup(group_state="Stable", protocol_type="consumer", protocol_data="range")
     row.members = [
-        dg.DescribedGroupMember("m", None, "c", "/h", b"", raw),
-        dg.DescribedGroupMember("n", "i", "c", "/h"),
+        describe_groups.DescribedGroupMember("m", None, "c", "/h", b"", raw),
+        describe_groups.DescribedGroupMember("n", "i", "c", "/h"),
     ]
-    group = seen(gs.CLASSIC, row)
-    assert [x["assignment"] for x in gs.describe_members(group)] == [{"t": [0, 1]}, None]
-    assert gs.partition_owners(group) == {T0: "m", T1: "m"}
-    assert gs.summarize_group(group)["assignor"] == "range"
+    group = seen(description.CLASSIC, row)
+    assert [x["assignment"] for x in description.describe_members(group)] == [{"t": [0, 1]}, None]
+    assert description.partition_owners(group) == {T0: "m", T1: "m"}
+    assert description.summarize_group(group)["assignor"] == "range"
     row.protocol_type = "connect"
-    assert gs.partition_owners(group) == {}
+    assert description.partition_owners(group) == {}
 
 
 def test_describe_members_malformed_assignment_returns_none() -> None:
-    row = dg.DescribedGroup(group_state="Stable", protocol_type="consumer")
-    row.members = [dg.DescribedGroupMember("m", None, "c", "/h", b"", b"\0\0\xff\xff\xff\xff\1")]
-    assert gs.describe_members(seen(gs.CLASSIC, row))[0]["assignment"] is None
+    row = describe_groups.DescribedGroup(group_state="Stable", protocol_type="consumer")
+    row.members = [describe_groups.DescribedGroupMember("m", None, "c", "/h", b"", b"\0\0\xff\xff\xff\xff\1")]
+    assert description.describe_members(seen(description.CLASSIC, row))[0]["assignment"] is None
 
 
 def test_describe_members_consumer_returns_target_and_current_assignment() -> None:
-    has = cd.Assignment([cd.TopicPartitions(topic_name="t", partitions=[1])])
-    target = cd.Assignment([cd.TopicPartitions(topic_name="t", partitions=[1, 0])])
-    member = cd.Member("m", member_epoch=4, assignment=has, target_assignment=target, member_type=1)
-    row = cd.DescribedGroup(group_state="Reconciling", group_epoch=5, assignment_epoch=5, members=[member])
-    (described,) = gs.describe_members(seen(gs.CONSUMER, row))
+    has = consumer_group_describe.Assignment([consumer_group_describe.TopicPartitions(topic_name="t", partitions=[1])])
+    target = consumer_group_describe.Assignment(
+        [consumer_group_describe.TopicPartitions(topic_name="t", partitions=[1, 0])]
+    )
+    member = consumer_group_describe.Member(
+        "m", member_epoch=4, assignment=has, target_assignment=target, member_type=1
+    )
+    row = consumer_group_describe.DescribedGroup(
+        group_state="Reconciling", group_epoch=5, assignment_epoch=5, members=[member]
+    )
+    (described,) = description.describe_members(seen(description.CONSUMER, row))
     assert (described["epoch"], described["assignment"], described["target"]) == (4, {"t": [1]}, {"t": [0, 1]})
     assert described["protocol"] == "consumer"
-    assert (gs.summarize_group(seen(gs.CONSUMER, row))["epoch"], gs.partition_owners(seen(gs.CONSUMER, row))) == (
+    assert (
+        description.summarize_group(seen(description.CONSUMER, row))["epoch"],
+        description.partition_owners(seen(description.CONSUMER, row)),
+    ) == (
         5,
         {T1: "m"},
     )
 
 
 def test_describe_members_streams_returns_tasks_and_topology() -> None:
-    tasks = st.Assignment([st.TaskIds("0", [0, 1])], [st.TaskIds("1", [0])])
-    member = st.Member("m", member_epoch=2, process_id="p", assignment=tasks)
-    own = [st.TopicInfo("g-log-changelog"), st.TopicInfo("other-log-changelog"), st.TopicInfo("g-kept")]
-    parts = [st.Subtopology("0", ["t"], ["g-r-repartition"], own), st.Subtopology("1", ["u"])]
-    parts[1].repartition_source_topics = [st.TopicInfo("g-r-repartition")]
-    row = st.DescribedGroup(group_state="Stable", topology=st.Topology(0, parts), members=[member])
-    group = seen(gs.STREAMS, row)
-    (described,) = gs.describe_members(group)
+    tasks = streams_group_describe.Assignment(
+        [streams_group_describe.TaskIds("0", [0, 1])], [streams_group_describe.TaskIds("1", [0])]
+    )
+    member = streams_group_describe.Member("m", member_epoch=2, process_id="p", assignment=tasks)
+    own = [
+        streams_group_describe.TopicInfo("g-log-changelog"),
+        streams_group_describe.TopicInfo("other-log-changelog"),
+        streams_group_describe.TopicInfo("g-kept"),
+    ]
+    parts = [
+        streams_group_describe.Subtopology("0", ["t"], ["g-r-repartition"], own),
+        streams_group_describe.Subtopology("1", ["u"]),
+    ]
+    parts[1].repartition_source_topics = [streams_group_describe.TopicInfo("g-r-repartition")]
+    row = streams_group_describe.DescribedGroup(
+        group_state="Stable", topology=streams_group_describe.Topology(0, parts), members=[member]
+    )
+    group = seen(description.STREAMS, row)
+    (described,) = description.describe_members(group)
     assert (described["active"], described["standby"], described["target_active"]) == ({"0": [0, 1]}, {"1": [0]}, {})
-    assert gs.partition_owners(group) == {T0: "m", T1: "m"}
-    assert [part["reads"] for part in gs.describe_topology(group)] == [["t"], ["u"]]
-    assert gr.internal_topics(group) == ["g-log-changelog", "g-r-repartition"]
+    assert description.partition_owners(group) == {T0: "m", T1: "m"}
+    assert [part["reads"] for part in description.describe_topology(group)] == [["t"], ["u"]]
+    assert reset.internal_topics(group) == ["g-log-changelog", "g-r-repartition"]
 
 
 def test_describe_members_share_returns_assignment() -> None:
-    has = sh.Assignment([sh.TopicPartitions(topic_name="t", partitions=[0])])
-    row = sh.DescribedGroup(members=[sh.Member("n", assignment=has), sh.Member("m")])
-    assert [(x["member"], x["assignment"]) for x in gs.describe_members(seen(gs.SHARE, row))] == [
+    has = share_group_describe.Assignment([share_group_describe.TopicPartitions(topic_name="t", partitions=[0])])
+    row = share_group_describe.DescribedGroup(
+        members=[share_group_describe.Member("n", assignment=has), share_group_describe.Member("m")]
+    )
+    assert [(x["member"], x["assignment"]) for x in description.describe_members(seen(description.SHARE, row))] == [
         ("m", {}),
         ("n", {"t": [0]}),
     ]

@@ -41,8 +41,8 @@ from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.metadata.record_serde import encode_record
 from ottla.tools.message_json import message_to_json
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import metadata as md
+from ottla.wire.messages import incremental_alter_configs
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from ottla.wire.messages.metadata_records import ConfigRecord, FeatureLevelRecord, UserScramCredentialRecord
 from ottla.wire.record_batch.records import Record
 
@@ -328,12 +328,14 @@ class OneBrokerCluster:
     async def leader(self, topic: str, partition: int) -> OneBrokerCluster:
         raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
 
-    async def metadata(self, topics: list[str]) -> md.MetadataResponse:
-        return md.MetadataResponse(brokers=[md.MetadataResponseBroker(1, "h", 1)])
+    async def metadata(self, topics: list[str]) -> MetadataResponse:
+        return MetadataResponse(brokers=[MetadataResponseBroker(1, "h", 1)])
 
-    async def call(self, request: ia.IncrementalAlterConfigsRequest) -> ia.IncrementalAlterConfigsResponse:
+    async def call(
+        self, request: incremental_alter_configs.IncrementalAlterConfigsRequest
+    ) -> incremental_alter_configs.IncrementalAlterConfigsResponse:
         self.changed += [(row.resource_type, row.resource_name) for row in request.resources]
-        return ia.IncrementalAlterConfigsResponse()
+        return incremental_alter_configs.IncrementalAlterConfigsResponse()
 
 
 def test_throttles_are_cleared_on_live_brokers_though_another_is_not_available() -> None:

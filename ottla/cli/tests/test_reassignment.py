@@ -17,12 +17,19 @@ from ottla.controller.partitions.reassignment_plan import PlannedReassignment
 from ottla.controller.tests.test_controller_state_machine import create, machine, send_heartbeat, submit
 from ottla.runtime import blocking_env
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import alter_partition as ap
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import list_partition_reassignments as lr
-from ottla.wire.messages import metadata as md
+from ottla.wire.messages import (
+    alter_partition,
+    alter_partition_reassignments,
+    create_topics,
+    incremental_alter_configs,
+    list_partition_reassignments,
+)
+from ottla.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 
 class FakeReassigningCluster:
@@ -30,7 +37,7 @@ class FakeReassigningCluster:
 
     def __init__(self, brokers: int, *replicas: list[int]) -> None:
         self.machine: ControllerStateMachine = machine(brokers)
-        rows = [ct.CreatableReplicaAssignment(number, r) for number, r in enumerate(replicas)]
+        rows = [create_topics.CreatableReplicaAssignment(number, r) for number, r in enumerate(replicas)]
         create(self.machine, "t", -1, -1, assignments=rows)
         self.at_once: list[int] = []
         self.still = False
@@ -38,13 +45,13 @@ class FakeReassigningCluster:
     async def metadata(self, topics: list[str] | None) -> Any:
         assert topics is None
         image = self.machine.image
-        return md.MetadataResponse(
-            brokers=[md.MetadataResponseBroker(i, "h", 1, b.rack) for i, b in image.brokers.items() if not b.fenced],
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(i, "h", 1, b.rack) for i, b in image.brokers.items() if not b.fenced],
             topics=[
-                md.MetadataResponseTopic(
+                MetadataResponseTopic(
                     name=name,
                     partitions=[
-                        md.MetadataResponsePartition(partition_index=n, replica_nodes=list(p.replicas))
+                        MetadataResponsePartition(partition_index=n, replica_nodes=list(p.replicas))
                         for n, p in topic.partitions.items()
                     ],
                 )
@@ -56,12 +63,14 @@ class FakeReassigningCluster:
         return self
 
     async def call(self, request: Any) -> Any:
-        if isinstance(request, ar.AlterPartitionReassignmentsRequest):
+        if isinstance(request, alter_partition_reassignments.AlterPartitionReassignmentsRequest):
             self.at_once.append(sum(len(t.partitions) for t in request.topics))
         answer = submit(
-            self.machine, request, 2 if not isinstance(request, ar.AlterPartitionReassignmentsRequest) else 1
+            self.machine,
+            request,
+            2 if not isinstance(request, alter_partition_reassignments.AlterPartitionReassignmentsRequest) else 1,
         )
-        if isinstance(request, lr.ListPartitionReassignmentsRequest) and not self.still:
+        if isinstance(request, list_partition_reassignments.ListPartitionReassignmentsRequest) and not self.still:
             self.catch_up()
         return answer
 
@@ -69,11 +78,13 @@ class FakeReassigningCluster:
         for topic in self.machine.image.topics.values():
             for number, p in topic.partitions.items():
                 if p.adding or p.removing:
-                    isr = [ap.BrokerState(i, -1) for i in p.replicas]
-                    row = ap.AlterPartitionRequestPartitionData(number, p.leader_epoch, [], isr, 0, p.partition_epoch)
-                    rows = [ap.AlterPartitionRequestTopicData(topic.id, [row])]
+                    isr = [alter_partition.BrokerState(i, -1) for i in p.replicas]
+                    row = alter_partition.AlterPartitionRequestPartitionData(
+                        number, p.leader_epoch, [], isr, 0, p.partition_epoch
+                    )
+                    rows = [alter_partition.AlterPartitionRequestTopicData(topic.id, [row])]
                     epoch = self.machine.image.brokers[p.leader].broker_epoch
-                    submit(self.machine, ap.AlterPartitionRequest(p.leader, epoch, rows), 3)
+                    submit(self.machine, alter_partition.AlterPartitionRequest(p.leader, epoch, rows), 3)
 
     def sets(self) -> list[tuple[int, ...]]:
         return [p.replicas for p in self.machine.image.topics["t"].partitions.values()]
@@ -209,11 +220,13 @@ def test_drain_with_a_refused_throttle_moves_nothing_and_removes_the_rest() -> N
     sent: list[tuple[str, int]] = []
 
     async def call(request: Any) -> Any:
-        if isinstance(request, ia.IncrementalAlterConfigsRequest):
+        if isinstance(request, incremental_alter_configs.IncrementalAlterConfigsRequest):
             sent.extend((row.resource_name, row.configs[0].config_operation) for row in request.resources)
             if request.resources[0].resource_name == "2":
-                row = ia.AlterConfigsResourceResponse(ErrorCode.POLICY_VIOLATION, "too slow", 4, "2")
-                return ia.IncrementalAlterConfigsResponse(responses=[row])
+                row = incremental_alter_configs.AlterConfigsResourceResponse(
+                    ErrorCode.POLICY_VIOLATION, "too slow", 4, "2"
+                )
+                return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=[row])
         return await real(request)
 
     cluster.call = call  # type: ignore[method-assign]

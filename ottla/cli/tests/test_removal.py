@@ -16,11 +16,13 @@ from ottla.controller.tests.test_controller_state_machine import send_heartbeat
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.runtime import blocking_env
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_cluster as dc
-from ottla.wire.messages import describe_configs as cf
-from ottla.wire.messages import describe_quorum as dq
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import remove_raft_voter as rv
+from ottla.wire.messages import (
+    describe_cluster,
+    describe_configs,
+    describe_quorum,
+    incremental_alter_configs,
+    remove_raft_voter,
+)
 
 CLUSTER_ID = "QzLqyD5bR0CqEEbwMMgE1g"
 
@@ -56,27 +58,34 @@ class FakeClusterWithQuorum(FakeReassigningCluster):
         self.requests.append(type(request).__name__)
         image = self.machine.image
         match request:
-            case dc.DescribeClusterRequest():
+            case describe_cluster.DescribeClusterRequest():
                 assert request.include_fenced_brokers
                 self.looks += 1
                 if self.stops is not None and self.looks == self.stops:
                     send_heartbeat(self.machine, 3, want_fence=True)
-                rows = [dc.DescribeClusterBroker(i, "h", 1, b.rack, b.fenced) for i, b in image.brokers.items()]
-                return dc.DescribeClusterResponse(cluster_id=CLUSTER_ID, brokers=rows)
-            case dq.DescribeQuorumRequest():
-                voters = [dq.ReplicaState(i, bytes([i]) * 16, 0, 5, 5) for i in self.voters]
-                part = dq.DescribeQuorumResponsePartitionData(leader_id=1, current_voters=voters)
-                return dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData(METADATA_TOPIC, [part])])
-            case cf.DescribeConfigsRequest():
-                row = cf.DescribeConfigsResourceResult(removal.AUTO_JOIN, str(self.joins).lower())
-                return cf.DescribeConfigsResponse(results=[cf.DescribeConfigsResult(configs=[row])])
-            case rv.RemoveRaftVoterRequest():
+                rows = [
+                    describe_cluster.DescribeClusterBroker(i, "h", 1, b.rack, b.fenced)
+                    for i, b in image.brokers.items()
+                ]
+                return describe_cluster.DescribeClusterResponse(cluster_id=CLUSTER_ID, brokers=rows)
+            case describe_quorum.DescribeQuorumRequest():
+                voters = [describe_quorum.ReplicaState(i, bytes([i]) * 16, 0, 5, 5) for i in self.voters]
+                part = describe_quorum.DescribeQuorumResponsePartitionData(leader_id=1, current_voters=voters)
+                return describe_quorum.DescribeQuorumResponse(
+                    topics=[describe_quorum.DescribeQuorumResponseTopicData(METADATA_TOPIC, [part])]
+                )
+            case describe_configs.DescribeConfigsRequest():
+                row = describe_configs.DescribeConfigsResourceResult(removal.AUTO_JOIN, str(self.joins).lower())
+                return describe_configs.DescribeConfigsResponse(
+                    results=[describe_configs.DescribeConfigsResult(configs=[row])]
+                )
+            case remove_raft_voter.RemoveRaftVoterRequest():
                 assert (request.cluster_id, request.voter_directory_id) == (CLUSTER_ID, bytes([request.voter_id]) * 16)
                 if self.busy:
                     self.busy -= 1
-                    return rv.RemoveRaftVoterResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
+                    return remove_raft_voter.RemoveRaftVoterResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
                 self.voters.remove(request.voter_id)
-                return rv.RemoveRaftVoterResponse()
+                return remove_raft_voter.RemoveRaftVoterResponse()
         return await super().call(request)
 
 
@@ -172,7 +181,7 @@ def test_remove_throttle_is_set_during_moves_and_removed_after(capsys: pytest.Ca
     real = cluster.call
 
     async def call(request: Any) -> Any:
-        if isinstance(request, ia.IncrementalAlterConfigsRequest):
+        if isinstance(request, incremental_alter_configs.IncrementalAlterConfigsRequest):
             seen.append([(r.resource_name, c.config_operation) for r in request.resources for c in r.configs])
         return await real(request)
 

@@ -20,7 +20,7 @@ from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import fetch, list_offsets, produce
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 from ottla.wire.record_batch.batch_header import CONTROL_BIT
 
 
@@ -133,8 +133,8 @@ def test_produce_sends_records_to_partition_leader() -> None:
 
     brokers = FakeCluster(produce=on_produce)
     client = brokers.client()
-    assert run_coroutine(client.produce("t", 1, [r.NewRecord(b"k", b"v", 5)])) == 77
-    assert run_coroutine(client.produce("t", 1, [r.NewRecord(b"k", b"v", 5)], acks=0)) == -1
+    assert run_coroutine(client.produce("t", 1, [records.NewRecord(b"k", b"v", 5)])) == 77
+    assert run_coroutine(client.produce("t", 1, [records.NewRecord(b"k", b"v", 5)], acks=0)) == -1
     assert brokers.connected_addresses()[-1] == ("b1", 9001)
     request, version = seen[0]
     assert (version, request.acks, request.timeout_ms) == (12, -1, 30_000)
@@ -165,7 +165,7 @@ def test_produce_retries_only_while_the_leader_has_appended_nothing(
         return produce.ProduceResponse([produce.TopicProduceResponse("t", partition_responses=[row])])
 
     brokers = FakeCluster(produce=on_produce)
-    work = brokers.client().produce("t", 1, [r.NewRecord(b"k", b"v", 5)])
+    work = brokers.client().produce("t", 1, [records.NewRecord(b"k", b"v", 5)])
     if sent > len(errors):
         assert run_coroutine(work) == 77
     else:
@@ -186,12 +186,12 @@ def test_produce_waits_until_the_partition_has_a_leader() -> None:
         brokers.leaders[1] = 0
 
     brokers.sleep = elect  # type: ignore[method-assign]
-    assert run_coroutine(brokers.client().produce("t", 1, [r.NewRecord(b"k", b"v", 5)])) == 77
+    assert run_coroutine(brokers.client().produce("t", 1, [records.NewRecord(b"k", b"v", 5)])) == 77
     assert brokers.slept == [0.05]
 
 
 def send_one(brokers: FakeCluster) -> Any:
-    return run_coroutine(brokers.client().produce("t", 1, [r.NewRecord(b"k", b"v", 5)]))
+    return run_coroutine(brokers.client().produce("t", 1, [records.NewRecord(b"k", b"v", 5)]))
 
 
 def on_produce_append(_request: Any, _version: int) -> Message:
@@ -276,7 +276,7 @@ def fetched(raw: bytes, error: int = 0, partition_error: int = 0) -> FakeHandler
 
 
 def test_fetch_returns_records_from_the_offset() -> None:
-    raw = r.build_batch([r.NewRecord(b"k%d" % i, b"v") for i in range(5)], base_offset=10)
+    raw = records.build_batch([records.NewRecord(b"k%d" % i, b"v") for i in range(5)], base_offset=10)
     seen: list[Any] = []
     handler = fetched(raw)
     brokers = FakeCluster(
@@ -319,14 +319,16 @@ def test_fetch_not_leader_error_refreshes_metadata() -> None:
 
 
 def test_decode_records_skips_control_batches_and_truncated_batch() -> None:
-    one = r.build_batch([r.NewRecord(b"a", b"v")])
-    marker = r.build_batch([r.NewRecord(b"\0\0\0\1", b"\0\0\0\0\0\0")], base_offset=1, attributes=CONTROL_BIT)
-    two = r.build_batch([r.NewRecord(b"b", b"v")], base_offset=2)
+    one = records.build_batch([records.NewRecord(b"a", b"v")])
+    marker = records.build_batch(
+        [records.NewRecord(b"\0\0\0\1", b"\0\0\0\0\0\0")], base_offset=1, attributes=CONTROL_BIT
+    )
+    two = records.build_batch([records.NewRecord(b"b", b"v")], base_offset=2)
     assert [x.key for x in decode_records(one + marker + two + two[:-1], 0)] == [b"a", b"b"]
 
 
 def test_decode_records_bad_checksum_raises_wire_error() -> None:
-    raw = bytearray(r.build_batch([r.NewRecord(b"a", b"v")], base_offset=6))
+    raw = bytearray(records.build_batch([records.NewRecord(b"a", b"v")], base_offset=6))
     raw[-1] ^= 1
     with pytest.raises(WireError, match="bad CRC in the batch at offset 6"):
         list(decode_records(raw, 0))

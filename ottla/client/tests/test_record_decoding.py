@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ottla.client.record_decoding import decode_committed
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, records
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
 
 
@@ -16,10 +15,12 @@ def make_batches(*steps: tuple[str, int]) -> bytes:
             kind = ControlRecordType.ABORT if step == "abort" else ControlRecordType.COMMIT
             raw = bytearray(build_end_transaction_batch(EndTransactionMarker(kind, 0), pid, 0, 5))
         else:
-            attributes = b.TRANSACTIONAL_BIT if step == "data" else 0
+            attributes = batch_header.TRANSACTIONAL_BIT if step == "data" else 0
             producer = {"producer_id": pid, "producer_epoch": 0, "base_sequence": 0}
-            raw = bytearray(r.build_batch([r.NewRecord(None, b"%d" % offset, 5)], attributes=attributes, **producer))
-        b.set_offset_and_epoch(raw, 0, offset, 0)
+            raw = bytearray(
+                records.build_batch([records.NewRecord(None, b"%d" % offset, 5)], attributes=attributes, **producer)
+            )
+        batch_header.set_offset_and_epoch(raw, 0, offset, 0)
         out += bytes(raw)
     return out
 
@@ -59,8 +60,10 @@ def test_decode_committed_empty_data_keeps_next_offset() -> None:
 
 
 def test_decode_committed_marks_records_with_log_append_time() -> None:
-    raw = bytearray(r.build_batch([r.NewRecord(None, b"a", 5), r.NewRecord(None, b"b", 6)], attributes=8))
-    b.set_offset_and_epoch(raw, 0, 2, 0)
+    raw = bytearray(
+        records.build_batch([records.NewRecord(None, b"a", 5), records.NewRecord(None, b"b", 6)], attributes=8)
+    )
+    batch_header.set_offset_and_epoch(raw, 0, 2, 0)
     found = decode_committed(make_batches(("plain", 3), ("plain", 3)) + bytes(raw), 0)
     assert [(x.offset, x.offset in found.append_time_offsets) for x in found.records] == [
         (0, False),

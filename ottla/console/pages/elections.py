@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.console.page import Change, InvalidInput, PageRequest, View, check, confirm_and_execute
 from ottla.console.rendering import format_count
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import elect_leaders as el
+from ottla.wire.messages import elect_leaders
 from ottla.wire.messages.metadata import MetadataResponsePartition
 
 PREFERRED = 0
@@ -42,8 +42,8 @@ async def elect_preferred_leaders(page: PageRequest) -> View:
         wanted.setdefault(topic, []).append(partition.partition_index)
 
     async def execute() -> str:
-        topics = [el.TopicPartitions(topic, numbers) for topic, numbers in wanted.items()]
-        response = await page.client.call(el.ElectLeadersRequest(PREFERRED, topics))
+        topics = [elect_leaders.TopicPartitions(topic, numbers) for topic, numbers in wanted.items()]
+        response = await page.client.call(elect_leaders.ElectLeadersRequest(PREFERRED, topics))
         check(response.error_code, None, "elections")
         for result in response.replica_election_results:
             for row in result.partition_result:

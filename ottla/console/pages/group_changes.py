@@ -20,7 +20,7 @@ from ottla.console.pages.topics import find_topic
 from ottla.console.rendering import format_count, url
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import alter_share_group_offsets as asg
-from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import offset_commit
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
 TARGETS = ("earliest", "latest", "offset", "shift", "time")
@@ -153,13 +153,14 @@ def _numbers_by_topic(planned: Mapping[TopicPartitionName, int]) -> dict[str, di
 
 async def _commit(group: DescribedGroup, planned: Mapping[TopicPartitionName, int]) -> None:
     topics = [
-        oc.OffsetCommitRequestTopic(
-            topic, partitions=[oc.OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()]
+        offset_commit.OffsetCommitRequestTopic(
+            topic,
+            partitions=[offset_commit.OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()],
         )
         for topic, rows in _numbers_by_topic(planned).items()
     ]
     version = group.channel.version_for(ApiKey.OFFSET_COMMIT, OFFSETS_VERSION_WITH_NAMES)
-    response = await group.channel.call(oc.OffsetCommitRequest(group.id, topics=topics), version)
+    response = await group.channel.call(offset_commit.OffsetCommitRequest(group.id, topics=topics), version)
     for topic in response.topics:
         for row in topic.partitions:
             check(row.error_code, None, f"group {group.id}: {topic.name}-{row.partition_index}")

@@ -12,9 +12,8 @@ from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_cluster as dc
-from ottla.wire.messages import describe_quorum as dq
-from ottla.wire.messages import metadata as md
+from ottla.wire.messages import describe_cluster, describe_quorum
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 KAFKA_VERSION = "4.3.1"
 
@@ -38,13 +37,13 @@ class ClusterWarning(NamedTuple):
 class ClusterState(NamedTuple):
     """Responses about brokers, topics and the metadata quorum, with what the session is authorized to describe."""
 
-    cluster: dc.DescribeClusterResponse
-    metadata: md.MetadataResponse
-    quorum: dq.DescribeQuorumResponsePartitionData | None
+    cluster: describe_cluster.DescribeClusterResponse
+    metadata: MetadataResponse
+    quorum: describe_quorum.DescribeQuorumResponsePartitionData | None
     """Quorum of the metadata log; None if the session may not describe it."""
 
 
-def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> Job[TopicTotals]:
+def count_partitions(topics: Sequence[MetadataResponseTopic]) -> Job[TopicTotals]:
     """Return the number of topics, partitions, under-replicated and offline partitions, as a job."""
     partitions = under_replicated = offline = 0
     for topic in topics:
@@ -64,10 +63,12 @@ async def fetch_cluster_state(page: PageRequest) -> ClusterState:
         OSError: no response; WireError: a malformed one.
     """
     channel = await page.client.bootstrap_channel()
-    cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
+    cluster = await channel.call(describe_cluster.DescribeClusterRequest(include_fenced_brokers=True))
     metadata = await page.client.metadata(None)
-    topic = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
-    response = await channel.call(dq.DescribeQuorumRequest([topic]))
+    topic = describe_quorum.DescribeQuorumRequestTopicData(
+        METADATA_TOPIC, [describe_quorum.DescribeQuorumRequestPartitionData(0)]
+    )
+    response = await channel.call(describe_quorum.DescribeQuorumRequest([topic]))
     quorum = None
     if not response.error_code and response.topics and not response.topics[0].partitions[0].error_code:
         quorum = response.topics[0].partitions[0]

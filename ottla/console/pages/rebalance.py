@@ -24,8 +24,7 @@ from ottla.controller.partitions.reassignment_plan import (
 )
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import alter_partition_reassignments, list_partition_reassignments
 
 TIMEOUT_MS = 30_000
 JSON_TYPE = "application/json"
@@ -121,7 +120,9 @@ def _read_partitions(topics: Sequence[object], moving: set[PlannedPartition]) ->
     return out
 
 
-async def _fetch_plan(page: PageRequest) -> tuple[RebalancePlan, list[lr.OngoingTopicReassignment]]:
+async def _fetch_plan(
+    page: PageRequest,
+) -> tuple[RebalancePlan, list[list_partition_reassignments.OngoingTopicReassignment]]:
     """Return the plan for the topics that the session may describe, and the reassignments in progress.
 
     Partitions that move already are not planned.
@@ -130,7 +131,7 @@ async def _fetch_plan(page: PageRequest) -> tuple[RebalancePlan, list[lr.Ongoing
         ProtocolError: the session may not describe the cluster.
     """
     metadata = await page.client.metadata(None)
-    ongoing = await page.client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
+    ongoing = await page.client.call(list_partition_reassignments.ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
     check(ongoing.error_code, ongoing.error_message, "reassignments")
     moving = {(topic.name, row.partition_index) for topic in ongoing.topics for row in topic.partitions}
     env, racks = page.node.local.env, {broker.node_id: broker.rack for broker in metadata.brokers}
@@ -231,11 +232,15 @@ async def apply_rebalance(page: PageRequest) -> View:
     await _check_unchanged(page, moves)
 
     async def execute() -> str:
-        topics: dict[str, ar.ReassignableTopic] = {}
+        topics: dict[str, alter_partition_reassignments.ReassignableTopic] = {}
         for move in moves:
-            row = ar.ReassignablePartition(move.partition, list(move.after))
-            topics.setdefault(move.topic, ar.ReassignableTopic(move.topic)).partitions.append(row)
-        request = ar.AlterPartitionReassignmentsRequest(TIMEOUT_MS, topics=list(topics.values()))
+            row = alter_partition_reassignments.ReassignablePartition(move.partition, list(move.after))
+            topics.setdefault(
+                move.topic, alter_partition_reassignments.ReassignableTopic(move.topic)
+            ).partitions.append(row)
+        request = alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+            TIMEOUT_MS, topics=list(topics.values())
+        )
         response = await page.client.call(request)
         check(response.error_code, response.error_message, "reassignments")
         for topic in response.responses:

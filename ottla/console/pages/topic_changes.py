@@ -10,11 +10,8 @@ from ottla.console.page import Change, InvalidInput, PageRequest, View, check, c
 from ottla.console.pages.topics import fetch_offsets, fetch_settings, find_topic
 from ottla.console.rendering import format_count, url
 from ottla.controller.metadata.image import RESOURCE_TOPIC
-from ottla.wire.messages import create_partitions as cp
-from ottla.wire.messages import create_topics as ct
-from ottla.wire.messages import delete_records as dr
-from ottla.wire.messages import delete_topics as dt
-from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import create_partitions, create_topics, delete_topics, incremental_alter_configs
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 TIMEOUT_MS = 10_000
@@ -63,15 +60,17 @@ async def create_topic(page: PageRequest) -> View:
     name, partitions = page.text("name"), page.number("partitions", -1, 1, 2**31 - 1)
     replication = page.number("replication", -1, 1, 2**15 - 1)
     settings = _parse_settings(page.fields.get("settings", ""))
-    configs = [ct.CreatableTopicConfig(key, value) for key, value in settings.items()]
-    request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, replication, configs=configs)], TIMEOUT_MS)
+    configs = [create_topics.CreatableTopicConfig(key, value) for key, value in settings.items()]
+    request = create_topics.CreateTopicsRequest(
+        [create_topics.CreatableTopic(name, partitions, replication, configs=configs)], TIMEOUT_MS
+    )
 
     async def execute() -> str:
         row = (await page.client.call(request)).topics[0]
         check(row.error_code, row.error_message, f"topic {name}")
         return f"Topic {name} was created with {_plural(row.num_partitions, 'partition')}."
 
-    await _validate(page, ct.CreateTopicsRequest(request.topics, TIMEOUT_MS, validate_only=True), name)
+    await _validate(page, create_topics.CreateTopicsRequest(request.topics, TIMEOUT_MS, validate_only=True), name)
     count = "the default number of partitions" if partitions < 0 else _plural(partitions, "partition")
     copies = "the default number of replicas" if replication < 0 else _plural(replication, "replica")
     consequences = [f"A new topic with {count} and {copies} of each; nothing is lost."]
@@ -81,7 +80,7 @@ async def create_topic(page: PageRequest) -> View:
     )
 
 
-async def _validate(page: PageRequest, request: ct.CreateTopicsRequest, name: str) -> None:
+async def _validate(page: PageRequest, request: create_topics.CreateTopicsRequest, name: str) -> None:
     """Send a request with ``validate_only``, unless the form is confirmed.
 
     Raises:
@@ -119,7 +118,9 @@ async def add_partitions(page: PageRequest) -> View:
         raise InvalidInput(f"total: topic {name} has {current} partitions already; more are expected")
 
     async def execute() -> str:
-        request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(name, total, None)], TIMEOUT_MS)
+        request = create_partitions.CreatePartitionsRequest(
+            [create_partitions.CreatePartitionsTopic(name, total, None)], TIMEOUT_MS
+        )
         row = (await page.client.call(request)).results[0]
         check(row.error_code, row.error_message, f"topic {name}")
         return f"Topic {name} has {_plural(total, 'partition')}."
@@ -164,9 +165,15 @@ async def alter_setting(page: PageRequest) -> View:
         raise InvalidInput(problem or f"topic {name} has no setting {key}")
 
     async def execute() -> str:
-        config = ia.AlterableConfig(key, _DELETE, None) if removes else ia.AlterableConfig(key, _SET, value)
-        resource = ia.AlterConfigsResource(RESOURCE_TOPIC, name, [config])
-        row = (await page.client.call(ia.IncrementalAlterConfigsRequest([resource]))).responses[0]
+        config = (
+            incremental_alter_configs.AlterableConfig(key, _DELETE, None)
+            if removes
+            else incremental_alter_configs.AlterableConfig(key, _SET, value)
+        )
+        resource = incremental_alter_configs.AlterConfigsResource(RESOURCE_TOPIC, name, [config])
+        row = (await page.client.call(incremental_alter_configs.IncrementalAlterConfigsRequest([resource]))).responses[
+            0
+        ]
         check(row.error_code, row.error_message, f"topic {name}")
         return f"{key} of topic {name} " + ("has its default again." if removes else f"is {value}.")
 
@@ -200,7 +207,9 @@ async def delete_topic(page: PageRequest) -> View:
     records = sum(ends[number] - starts.get(number, 0) for number in ends)
 
     async def execute() -> str:
-        request = dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(name)], timeout_ms=TIMEOUT_MS)
+        request = delete_topics.DeleteTopicsRequest(
+            topics=[delete_topics.DeleteTopicState(name)], timeout_ms=TIMEOUT_MS
+        )
         row = (await page.client.call(request)).responses[0]
         check(row.error_code, row.error_message, f"topic {name}")
         return f"Topic {name} was deleted."
@@ -246,9 +255,9 @@ async def delete_records(page: PageRequest) -> View:
     before = page.number("before", ends[number])
 
     async def execute() -> str:
-        deletion = dr.DeleteRecordsTopic(name, [dr.DeleteRecordsPartition(number, before)])
+        deletion = DeleteRecordsTopic(name, [DeleteRecordsPartition(number, before)])
         channel = await page.client.leader(name, number)
-        row = (await channel.call(dr.DeleteRecordsRequest([deletion], TIMEOUT_MS))).topics[0].partitions[0]
+        row = (await channel.call(DeleteRecordsRequest([deletion], TIMEOUT_MS))).topics[0].partitions[0]
         check(row.error_code, None, f"{name}-{number}")
         return f"{name}-{number} starts at offset {row.low_watermark}."
 

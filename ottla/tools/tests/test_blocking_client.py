@@ -14,7 +14,7 @@ from ottla.tools.blocking_client import BlockingClient
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import fetch, list_offsets
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import records
 
 LAGGING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -44,7 +44,7 @@ class BlockingClientFixture:
         return list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse("t", [row])])
 
     def fetch(self, _request: Any, _version: int) -> Message:
-        raw = r.build_batch([r.NewRecord(None, b"v", 5)])
+        raw = records.build_batch([records.NewRecord(None, b"v", 5)])
         row = fetch.PartitionData(0, self.next_error(), records=raw)
         return fetch.FetchResponse(responses=[fetch.FetchableTopicResponse("t", partitions=[row])])
 

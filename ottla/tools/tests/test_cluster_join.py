@@ -11,22 +11,23 @@ from ottla.env.memory_disk import MemoryDisk
 from ottla.tools.cluster_join import DiscoveredCluster, check_node_id_unused, join_settings, parse_cluster
 from ottla.tools.join_settings import CannotJoin, load_join_settings, save_join_settings
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import describe_cluster as dc
-from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import describe_cluster, describe_quorum
 
 NOW = 100_000
 
 
-def cluster(*brokers: int, error: int = 0) -> dc.DescribeClusterResponse:
-    rows = [dc.DescribeClusterBroker(n, "h", 9090 + n) for n in brokers]
-    return dc.DescribeClusterResponse(error_code=error, cluster_id="c", brokers=rows)
+def cluster(*brokers: int, error: int = 0) -> describe_cluster.DescribeClusterResponse:
+    rows = [describe_cluster.DescribeClusterBroker(n, "h", 9090 + n) for n in brokers]
+    return describe_cluster.DescribeClusterResponse(error_code=error, cluster_id="c", brokers=rows)
 
 
-def quorum(last_fetch_ms: dict[int, int], host: str = "h", error: int = 0) -> dq.DescribeQuorumResponse:
-    rows = [dq.ReplicaState(n, bytes(16), 9, at, at) for n, at in last_fetch_ms.items()]
-    part = dq.DescribeQuorumResponsePartitionData(0, error, leader_id=1, current_voters=rows)
-    nodes = [dq.Node(n, [dq.Listener("CONTROLLER", host, 19090 + n)]) for n in last_fetch_ms]
-    return dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("t", [part])], nodes=nodes)
+def quorum(last_fetch_ms: dict[int, int], host: str = "h", error: int = 0) -> describe_quorum.DescribeQuorumResponse:
+    rows = [describe_quorum.ReplicaState(n, bytes(16), 9, at, at) for n, at in last_fetch_ms.items()]
+    part = describe_quorum.DescribeQuorumResponsePartitionData(0, error, leader_id=1, current_voters=rows)
+    nodes = [describe_quorum.Node(n, [describe_quorum.Listener("CONTROLLER", host, 19090 + n)]) for n in last_fetch_ms]
+    return describe_quorum.DescribeQuorumResponse(
+        topics=[describe_quorum.DescribeQuorumResponseTopicData("t", [part])], nodes=nodes
+    )
 
 
 def single_node_cluster(host: str = "10.0.0.1", seen_from: str = "10.0.0.2") -> DiscoveredCluster:
@@ -92,7 +93,7 @@ def test_check_node_id_unused_accepts_ids_of_lost_nodes_only() -> None:
 
 @pytest.mark.parametrize("answers", [(cluster(error=31), quorum({1: 0})), (cluster(1), quorum({1: 0}, error=6))])
 def test_parse_cluster_error_response_raises_protocol_error(
-    answers: tuple[dc.DescribeClusterResponse, dq.DescribeQuorumResponse],
+    answers: tuple[describe_cluster.DescribeClusterResponse, describe_quorum.DescribeQuorumResponse],
 ) -> None:
     with pytest.raises(ProtocolError) as caught:
         parse_cluster(*answers, "h")

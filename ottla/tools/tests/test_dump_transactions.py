@@ -11,7 +11,7 @@ from ottla.env.disk import write_file
 from ottla.env.memory_disk import MemoryDisk
 from ottla.tools.dump import Row, dump_segment
 from ottla.tools.segment_file_reader import SegmentFileReader
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
 def records(raw: bytes) -> list[Row]:
@@ -41,9 +41,9 @@ def test_dump_transaction_records_contain_state_and_partitions() -> None:
 
 
 def test_dump_transaction_tombstone_unknown_and_damaged_record() -> None:
-    gone = r.build_batch([r.NewRecord(b"\0\0\0\1x", None, 1)])
+    gone = build_batch([NewRecord(b"\0\0\0\1x", None, 1)])
     assert contents(gone) == [{"id": "x", "transaction": None}]
-    newer = r.build_batch([r.NewRecord(b"\0\5\0\1x", b"?", 1)])
+    newer = build_batch([NewRecord(b"\0\5\0\1x", b"?", 1)])
     assert records(newer)[0].get("content") is None
-    damaged = r.build_batch([r.NewRecord(b"\0\0\0\1x", b"\0\1", 1)])
+    damaged = build_batch([NewRecord(b"\0\0\0\1x", b"\0\1", 1)])
     assert "unreadable" in contents(damaged)[0]

@@ -14,8 +14,7 @@ from ottla.log.producers.transaction_verification import VERIFICATION_DISABLED, 
 from ottla.log.recovery.log_loader import create_log
 from ottla.runtime.real_disk import RealDisk
 from ottla.tools.file_verification import find_problems
-from ottla.wire.record_batch import batch_header as b
-from ottla.wire.record_batch import records as r
+from ottla.wire.record_batch import batch_header, records
 
 NOW = 1_800_000_000_000
 
@@ -27,16 +26,25 @@ def partition(tmp_path: Path) -> Path:
     log = create_log(RealDisk(), str(tmp_path / "t-0"), "t", 0, bytes(16), settings, NOW)
     for number in range(60):
         transactional = number % 3 == 0
-        more = {"attributes": b.TRANSACTIONAL_BIT, "producer_id": 5, "producer_epoch": 0, "base_sequence": number // 3}
-        items = [r.NewRecord(b"k%d" % i, bytes(50), NOW + number) for i in range(2)]
+        more = {
+            "attributes": batch_header.TRANSACTIONAL_BIT,
+            "producer_id": 5,
+            "producer_epoch": 0,
+            "base_sequence": number // 3,
+        }
+        items = [records.NewRecord(b"k%d" % i, bytes(50), NOW + number) for i in range(2)]
         if transactional:
-            data = bytearray(r.build_batch(items[:1], **more))  # type: ignore[arg-type]
+            data = bytearray(records.build_batch(items[:1], **more))  # type: ignore[arg-type]
             log.append_as_leader(data, 0, NOW, txn=TxnAppendContext(VERIFICATION_DISABLED))
-            marker = r.NewRecord(b"\0\0\0\0", bytes(6), NOW + number)
-            control = {**more, "attributes": b.TRANSACTIONAL_BIT | b.CONTROL_BIT, "base_sequence": -1}
-            log.append_as_leader(bytearray(r.build_batch([marker], **control)), 0, NOW, AppendOrigin.COORDINATOR)  # type: ignore[arg-type]
+            marker = records.NewRecord(b"\0\0\0\0", bytes(6), NOW + number)
+            control = {
+                **more,
+                "attributes": batch_header.TRANSACTIONAL_BIT | batch_header.CONTROL_BIT,
+                "base_sequence": -1,
+            }
+            log.append_as_leader(bytearray(records.build_batch([marker], **control)), 0, NOW, AppendOrigin.COORDINATOR)  # type: ignore[arg-type]
         else:
-            log.append_as_leader(bytearray(r.build_batch(items)), 0, NOW)
+            log.append_as_leader(bytearray(records.build_batch(items)), 0, NOW)
     log.set_high_watermark(log.log_end_offset)
     log.close()
     assert len(log.segments) > 2
@@ -78,7 +86,7 @@ def test_find_problems_reports_every_flipped_bit(partition: Path, suffix: str) -
 
 def test_dump_verify_reports_batch_with_position(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = min(partition.glob("*.log"))
-    position, header = list(b.iterate_batches(path.read_bytes()))[3]
+    position, header = list(batch_header.iterate_batches(path.read_bytes()))[3]
     flip(path, position + 65)
     assert dump.run(["--verify", str(path)]) == 1
     assert f"batch of offset {header.base_offset} at {position}: bad CRC" in capsys.readouterr().out

@@ -12,12 +12,14 @@ from ottla.tools.dump import dump_file, redact_record
 from ottla.tools.trace import format_message
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
-from ottla.wire.messages import alter_configs as ac
-from ottla.wire.messages import alter_user_scram_credentials as au
-from ottla.wire.messages import create_delegation_token as cd
-from ottla.wire.messages import describe_delegation_token as dd
-from ottla.wire.messages import incremental_alter_configs as ia
-from ottla.wire.messages import renew_delegation_token as rd
+from ottla.wire.messages import (
+    alter_configs,
+    alter_user_scram_credentials,
+    create_delegation_token,
+    describe_delegation_token,
+    incremental_alter_configs,
+    renew_delegation_token,
+)
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.messages.metadata_records import ConfigRecord
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -63,8 +65,8 @@ def test_dump_metadata_hides_credentials(tmp_path):
 def test_format_message_sasl_hides_credentials():
     lines = list(format_message(SaslAuthenticateRequest(b"\0alice\0a-secret"), 2))
     lines += format_message(SaslAuthenticateResponse(0, None, b"v=a-secret"), 2)
-    up = au.ScramCredentialUpsertion("alice", 1, 4096, b"salt", b"a-secret")
-    lines += format_message(au.AlterUserScramCredentialsRequest([], [up]), 0)
+    up = alter_user_scram_credentials.ScramCredentialUpsertion("alice", 1, 4096, b"salt", b"a-secret")
+    lines += format_message(alter_user_scram_credentials.AlterUserScramCredentialsRequest([], [up]), 0)
     assert "secret" not in "".join(lines)
     assert "alice" in "".join(lines)
 
@@ -81,9 +83,13 @@ def test_format_message_sasl_hides_credentials():
 )
 @pytest.mark.parametrize("kind", [4, 2])
 def test_format_message_alter_configs_hides_secrets(name: str, hidden: bool, kind: int) -> None:
-    row = ia.AlterableConfig(name, 0, "a-secret")
-    alter_request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, "1", [row])])
-    legacy = ac.AlterConfigsRequest([ac.AlterConfigsResource(kind, "1", [ac.AlterableConfig(name, "a-secret")])])
+    row = incremental_alter_configs.AlterableConfig(name, 0, "a-secret")
+    alter_request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        [incremental_alter_configs.AlterConfigsResource(kind, "1", [row])]
+    )
+    legacy = alter_configs.AlterConfigsRequest(
+        [alter_configs.AlterConfigsResource(kind, "1", [alter_configs.AlterableConfig(name, "a-secret")])]
+    )
     for request, version in ((alter_request, 1), (legacy, 2)):
         text = "".join(format_message(request, version))
         assert name in text
@@ -91,16 +97,23 @@ def test_format_message_alter_configs_hides_secrets(name: str, hidden: bool, kin
 
 
 def test_format_message_delegation_token_hides_hmac() -> None:
-    lines = list(format_message(cd.CreateDelegationTokenResponse(hmac=b"a-secret", token_id="t"), 3))
-    lines += format_message(rd.RenewDelegationTokenRequest(b"a-secret"), 2)
+    lines = list(
+        format_message(create_delegation_token.CreateDelegationTokenResponse(hmac=b"a-secret", token_id="t"), 3)
+    )
+    lines += format_message(renew_delegation_token.RenewDelegationTokenRequest(b"a-secret"), 2)
     lines += format_message(
-        dd.DescribeDelegationTokenResponse(tokens=[dd.DescribedDelegationToken(hmac=b"a-secret")]), 3
+        describe_delegation_token.DescribeDelegationTokenResponse(
+            tokens=[describe_delegation_token.DescribedDelegationToken(hmac=b"a-secret")]
+        ),
+        3,
     )
     assert "secret" not in "".join(lines)
 
 
 def test_format_message_envelope_hides_embedded_request() -> None:
-    renew = encode_request(ApiKey.RENEW_DELEGATION_TOKEN, 2, 1, "c", rd.RenewDelegationTokenRequest(b"a-secret"))[4:]
+    renew = encode_request(
+        ApiKey.RENEW_DELEGATION_TOKEN, 2, 1, "c", renew_delegation_token.RenewDelegationTokenRequest(b"a-secret")
+    )[4:]
     lines = list(format_message(EnvelopeRequest(bytes(renew), b"alice", bytes(4)), 0))
     lines += format_message(EnvelopeResponse(b"a-secret"), 0)
     assert "secret" not in "".join(lines)
