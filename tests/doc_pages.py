@@ -170,8 +170,8 @@ def spark_packages() -> Path:
     cache = CACHE / "spark-packages"
     if not (cache / ".complete").exists():
         code = (
-            "from pyspark.sql import SparkSession as S; "
-            f"S.builder.master('local[1]').config('spark.jars.packages', '{SPARK_PACKAGE}')"
+            "from pyspark.sql import SparkSession; "
+            f"SparkSession.builder.master('local[1]').config('spark.jars.packages', '{SPARK_PACKAGE}')"
             f".config('spark.jars.ivy', '{cache}').getOrCreate().stop()"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -152,6 +152,24 @@ def test_every_module_has_a_docstring() -> None:
     assert not silent, "\n".join(silent)
 
 
+def short_import_aliases(tree: ast.Module) -> list[str]:
+    """Return the imports whose alias has one or two letters."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    aliases = [alias for node in imports for alias in node.names if alias.asname not in (None, alias.name)]
+    return [f"{x.name} as {x.asname}" for x in aliases if len(str(x.asname).strip("_")) <= 2]
+
+
+def test_import_aliases_have_more_than_two_letters() -> None:
+    planted = "import numpy as np\nfrom a import b as b, c as word\ndef f():\n    from typing import Annotated as A"
+    assert short_import_aliases(ast.parse(planted)) == ["numpy as np", "Annotated as A"]
+    found = [
+        f"{path.relative_to(ROOT)}: {x}"
+        for path in sources()
+        for x in short_import_aliases(ast.parse(path.read_text()))
+    ]
+    assert not found, "\n".join(found)
+
+
 def log_attributes() -> set[str]:
     disk = MemoryDisk(random.Random(0), lambda: 0).session()
     log = create_log(disk, "/t-0", "t", 0, bytes(16), LogConfig(), 0)
