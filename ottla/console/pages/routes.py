@@ -7,6 +7,7 @@ from ottla.console.pages import (
     batch,
     cluster,
     connections,
+    drain,
     elections,
     frames,
     group_changes,
@@ -32,6 +33,7 @@ PAGES: dict[str, Route] = {
     "/cluster": Route(cluster.get_cluster, cluster.get_state),
     "/cluster/rebalance": Route(rebalance.get_rebalance),
     "/cluster/rebalance/file": Route(rebalance.get_rebalance_file),
+    "/cluster/drain": Route(drain.get_drain),
     "/metadata": Route(metadata_log.get_metadata_changes, metadata_log.get_metadata_changes),
     "/connections": Route(connections.get_connections, connections.get_connections),
     "/frames": Route(frames.get_frames, frames.get_new_frames, FRAMES_LIVE_S),
@@ -66,6 +68,7 @@ ACTIONS: dict[str, PageHandler] = {
     "/records/produce": produce.produce_record,
     "/cluster/elect": elections.elect_preferred_leaders,
     "/cluster/rebalance": rebalance.apply_rebalance,
+    "/cluster/drain": drain.apply_drain,
     "/group/offsets": group_changes.reset_offsets,
     "/group/delete": group_changes.delete_group,
 }

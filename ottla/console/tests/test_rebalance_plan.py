@@ -7,7 +7,8 @@ import json
 import pytest
 
 from ottla.console.page import InvalidInput
-from ottla.console.pages.rebalance import Move, encode_assignment, parse_moves, plan_rebalance
+from ottla.console.pages.reassignments import Move, parse_moves
+from ottla.console.pages.rebalance import encode_assignment, plan_rebalance
 from ottla.jobs.job import run_to_end
 
 RACKS = {1: None, 2: None, 3: None}
