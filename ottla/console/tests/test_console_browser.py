@@ -119,6 +119,7 @@ def test_each_page_has_no_script_error_and_no_serious_finding(walk: Walk) -> Non
         "/connections",
         "/cluster",
         "/cluster/rebalance",
+        "/cluster/drain?broker=1",
         "/topic/new",
         "/topic/partitions?name=orders",
         "/topic/setting?name=orders&key=retention.ms",
@@ -138,6 +139,7 @@ def test_narrow_page_does_not_scroll_sideways(walk: Walk) -> None:
         "/connections",
         "/cluster",
         "/cluster/rebalance",
+        "/cluster/drain?broker=1",
     ):
         walk.open(path)
         width = walk.page.evaluate("document.documentElement.scrollWidth")

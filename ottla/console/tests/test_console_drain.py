@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 import ottla
-from ottla.client.security_config import parse_connection_security
 from ottla.console.tests.console_fixture import Browser, Page, free_port
 from ottla.console.tests.test_console_cluster import (
     MECHANISM,
@@ -19,27 +18,20 @@ from ottla.console.tests.test_console_cluster import (
     wait_for_replicas,
 )
 from ottla.runtime.blocking_env import run_blocking
-from ottla.tools.blocking_client import BlockingClient
 from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 
 pytestmark = pytest.mark.xdist_group(__name__)
 
 
-async def create_topics(running: ClusterFixture) -> None:
-    """Create topics with one, two and three replicas, one of each partition on the second node."""
-    first, second, third = (node.id for node in running.cluster.nodes)
-    assignments = {
-        "one": [[second]] * 3,
-        "two": [[second, first], [first, second]],
-        "all": [[first, second, third]],
-    }
+async def create_topics(running: ClusterFixture, assignments: dict[str, list[list[int]]]) -> None:
+    """Create topics with the given replicas of their partitions."""
     topics = [
         CreatableTopic(name, -1, -1, [CreatableReplicaAssignment(number, ids) for number, ids in enumerate(rows)])
         for name, rows in assignments.items()
     ]
     client = running.client()
     response = await client.call(CreateTopicsRequest(topics, 10_000))
-    assert [row.error_code for row in response.topics] == [0, 0, 0]
+    assert {row.error_code for row in response.topics} == {0}
     client.close()
 
 
@@ -53,8 +45,7 @@ def running() -> Iterator[ClusterFixture]:
     }
     with ottla.Cluster(3, settings=settings, sasl=MECHANISM) as cluster:
         made = ClusterFixture(cluster, port, cluster.client_config("confluent")["sasl.password"])
-        client = BlockingClient(cluster.bootstrap_servers, parse_connection_security(cluster.client_config("java")))
-        client.create_topic("open", 1, replication_factor=1)
+        run_blocking(create_topics(made, {"open": [[cluster.nodes[0].id]]}))
         run_blocking(add_reader(made))
         run_blocking(add_watcher(made))
         yield made
@@ -78,8 +69,9 @@ def wait_for_page(browser: Browser, path: str, text: str) -> Page:
 
 
 def test_drain_is_planned_and_applied_after_a_confirmation(running: ClusterFixture) -> None:
-    run_blocking(create_topics(running))
     first, second, third = (node.id for node in running.cluster.nodes)
+    two = [[second, first], [first, second]]
+    run_blocking(create_topics(running, {"one": [[second]] * 3, "two": two, "all": [[first, second, third]]}))
     browser = running.admin()
     cluster = browser.get("/cluster")
     assert all(f"Drain broker {node}…" in cluster.text for node in (first, second, third))
@@ -104,12 +96,13 @@ def test_drain_is_planned_and_applied_after_a_confirmation(running: ClusterFixtu
     assert f'href="{path}"' in done.html
     wanted = {("two", 0): [third, first], ("two", 1): [first, third]}
     assert wait_for_replicas(running, wanted) == wanted
+    deadline_s = time.monotonic() + 120
+    while second in {broker for ids in run_blocking(replicas_of(running, partitions)).values() for broker in ids}:
+        assert time.monotonic() < deadline_s
     drained = wait_for_page(browser, path, "Nothing more to move.")
-    while "Moves in progress" in drained.text:
-        drained = browser.get(path)
     assert "all-0" in drained.text, "it stays on the broker"
     after = run_blocking(replicas_of(running, partitions))
-    assert all(second not in replicas and len(replicas) == len(before[at]) for at, replicas in after.items())
+    assert {at: len(replicas) for at, replicas in after.items()} == {at: len(ids) for at, ids in before.items()}
     out_of_date = browser.submit(form)
     assert (out_of_date.status, "has other replicas now: open the plan again" in out_of_date.text) == (400, True)
 
@@ -153,3 +146,21 @@ def test_drain_needs_the_permission_to_alter_the_cluster(running: ClusterFixture
     page = browser.send("/cluster/drain", sent)
     assert (page.status, "ALTER_PARTITION_REASSIGNMENTS needs ALTER permission" in page.text) == (403, True), page.text
     assert run_blocking(replicas_of(running, [("open", 0)])) == {("open", 0): [old]}
+
+
+def test_drain_in_progress_is_shown_and_not_planned_again(running: ClusterFixture) -> None:
+    first, _, third = (node.id for node in running.cluster.nodes)
+    run_blocking(create_topics(running, {"held": [[first]]}))
+    browser = running.admin()
+    path = f"/cluster/drain?broker={first}"
+    wait_for_page(browser, path, "held")
+    running.cluster.kill(third)
+    sent = {"csrf": browser.get("/topic/new").form("/topic/new").fields["csrf"], "confirmed": "yes"}
+    deadline_s = time.monotonic() + 120
+    while "Moves in progress: 1" not in (page := browser.get(path)).text:
+        assert time.monotonic() < deadline_s, page.text
+        browser.send("/cluster/drain", {**sent, "broker": str(first), "moves": f"held:0={first}>{third}"})
+    assert f"Adding Removing held 0 {third} {first}" in page.text
+    assert "/topic?name=held" not in page.html, "it is not among the planned moves"
+    running.cluster.restart(third)
+    assert wait_for_replicas(running, {("held", 0): [third]}) == {("held", 0): [third]}
