@@ -99,7 +99,7 @@ def test_drain_is_planned_and_applied_after_a_confirmation(running: ClusterFixtu
     deadline_s = time.monotonic() + 120
     while second in {broker for ids in run_blocking(replicas_of(running, partitions)).values() for broker in ids}:
         assert time.monotonic() < deadline_s
-    drained = wait_for_page(browser, path, "Nothing more to move.")
+    drained = wait_for_page(browser, path, "Nothing else to move.")
     assert "all-0" in drained.text, "it stays on the broker"
     after = run_blocking(replicas_of(running, partitions))
     assert {at: len(replicas) for at, replicas in after.items()} == {at: len(ids) for at, ids in before.items()}
