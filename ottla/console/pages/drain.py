@@ -25,7 +25,7 @@ from ottla.console.rendering import url
 from ottla.controller.partitions.reassignment_plan import PlannedPartition, drain
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
-from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import describe_cluster
 
 
 class DrainMove(NamedTuple):
@@ -70,7 +70,7 @@ async def _require_registered(page: PageRequest, wanted: int) -> None:
     Raises:
         InvalidInput: it is not.
     """
-    response = await page.client.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
+    response = await page.client.call(describe_cluster.DescribeClusterRequest(include_fenced_brokers=True))
     check(response.error_code, response.error_message, "the cluster")
     known = sorted(broker.broker_id for broker in response.brokers)
     if wanted not in known:

@@ -18,8 +18,7 @@ from ottla.controller.partitions.reassignment_plan import (
 )
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
-from ottla.wire.messages import alter_partition_reassignments as ar
-from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import alter_partition_reassignments, list_partition_reassignments
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 TIMEOUT_MS = 30_000
@@ -69,7 +68,7 @@ class ReplicaState(NamedTuple):
     """Replicas of each partition, the preferred leader first."""
     leaders: dict[PlannedPartition, int]
     """Leader of each of ``partitions``, -1 for none."""
-    ongoing: list[lr.OngoingTopicReassignment]
+    ongoing: list[list_partition_reassignments.OngoingTopicReassignment]
     """Reassignments in progress, by topic."""
 
 
@@ -94,7 +93,7 @@ async def fetch_replicas(page: PageRequest) -> ReplicaState:
         ProtocolError: the session may not describe the cluster.
     """
     metadata = await page.client.metadata(None)
-    ongoing = await page.client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
+    ongoing = await page.client.call(list_partition_reassignments.ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
     check(ongoing.error_code, ongoing.error_message, "reassignments")
     moving = {(topic.name, row.partition_index) for topic in ongoing.topics for row in topic.partitions}
     replicas, leaders = await run_in_background(page.node.local.env, _read_partitions(metadata.topics, moving))
@@ -130,7 +129,7 @@ def count_shares(
     ]
 
 
-def describe_ongoing(topics: Sequence[lr.OngoingTopicReassignment]) -> dict[str, Any]:
+def describe_ongoing(topics: Sequence[list_partition_reassignments.OngoingTopicReassignment]) -> dict[str, Any]:
     """Return the values of a page about moves in progress: ``moving`` has a row for each of the first ones.
 
     ``moving_count`` is the number of all. Keys of a row: ``topic``, ``partition``, ``adding``, ``removing`` (brokers).
@@ -190,11 +189,13 @@ async def _request_reassignments(page: PageRequest, moves: Sequence[Move]) -> st
     Raises:
         ProtocolError: a reassignment was refused; others may have begun.
     """
-    topics: dict[str, ar.ReassignableTopic] = {}
+    topics: dict[str, alter_partition_reassignments.ReassignableTopic] = {}
     for move in moves:
-        row = ar.ReassignablePartition(move.partition, list(move.after))
-        topics.setdefault(move.topic, ar.ReassignableTopic(move.topic)).partitions.append(row)
-    request = ar.AlterPartitionReassignmentsRequest(TIMEOUT_MS, topics=list(topics.values()))
+        row = alter_partition_reassignments.ReassignablePartition(move.partition, list(move.after))
+        topics.setdefault(move.topic, alter_partition_reassignments.ReassignableTopic(move.topic)).partitions.append(
+            row
+        )
+    request = alter_partition_reassignments.AlterPartitionReassignmentsRequest(TIMEOUT_MS, topics=list(topics.values()))
     response = await page.client.call(request)
     check(response.error_code, response.error_message, "reassignments")
     for topic in response.responses:

@@ -27,7 +27,7 @@ from ottla.console.paging import paginate
 from ottla.controller.partitions.reassignment_plan import PlannedPartition, rebalance
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
-from ottla.wire.messages import list_partition_reassignments as lr
+from ottla.wire.messages import list_partition_reassignments
 
 JSON_TYPE = "application/json"
 _PARTITIONS_PER_YIELD = 200
@@ -64,7 +64,9 @@ def encode_assignment(rows: Iterable[tuple[PlannedPartition, Sequence[int]]]) ->
     return [b"".join([*out, b"\n]}\n"])]
 
 
-async def _fetch_plan(page: PageRequest) -> tuple[RebalancePlan, list[lr.OngoingTopicReassignment]]:
+async def _fetch_plan(
+    page: PageRequest,
+) -> tuple[RebalancePlan, list[list_partition_reassignments.OngoingTopicReassignment]]:
     """Return the plan for the topics that the session may describe, and the reassignments in progress.
 
     Partitions that move already are not planned.
