@@ -207,10 +207,10 @@ async def _request_reassignments(page: PageRequest, moves: Sequence[Move]) -> st
     )
 
 
-async def confirm_and_move(page: PageRequest, moves: Sequence[Move], title: str, back: str) -> View:
+async def confirm_and_move(page: PageRequest, moves: Sequence[Move], title: str, plan_url: str) -> View:
     """Begin the reassignments, if the form is confirmed; else return the confirmation page.
 
-    ``title``: of the change, such as ``Move partitions``; ``back``: URL of the page of the plan.
+    ``title``: of the change, such as ``Move partitions``; ``plan_url``: URL of the page of the plan.
 
     Raises:
         InvalidInput: the plan is out of date. ProtocolError: a reassignment was refused; others may have begun.
@@ -225,5 +225,5 @@ async def confirm_and_move(page: PageRequest, moves: Sequence[Move], title: str,
         "Brokers copy the partitions that they get, which takes disk space and network. An old replica is removed when "
         "the new ones are in sync; no record is lost."
     )
-    change = Change(title, lines, "Move the partitions", partial(_request_reassignments, page, moves), back)
+    change = Change(title, lines, "Move the partitions", partial(_request_reassignments, page, moves), plan_url)
     return await confirm_and_execute(page, change)
