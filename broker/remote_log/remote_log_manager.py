@@ -167,6 +167,11 @@ class RemoteLogManager:
                 yield None
         return out
 
+    def gauges(self, topic_id: bytes, partition: int) -> RemotePartitionGauges | None:
+        """Return the gauges of a partition that this broker leads; None for others."""
+        tasks = self._leaders.get((topic_id, partition))
+        return None if tasks is None else tasks.gauges
+
     # ------------------------------------------------------------------ partitions
 
     def on_leader(self, replica: HostedPartition) -> None:

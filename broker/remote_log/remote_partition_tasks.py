@@ -124,7 +124,7 @@ class RemotePartitionTasks:
             await work(tasks)
         except (RemoteStorageError, OSError) as error:  # a local segment may be deleted during its copy
             logger.warning("Tiered storage of %s failed, retrying with the next run: %s", log.label, error)
-        await run_in_background(self._around.env, tasks.measure_job())
+        await run_in_background(self._around.env, tasks.measure_job(self._around.env.monotonic_ms()))
 
     def _tasks_of(self, log: PartitionLog, cache: RemoteLogMetadataCache) -> RemoteLogTasks:
         """Return the tasks of the current log; create them for a new log, after the begin of leadership or a move.

@@ -176,8 +176,8 @@ async def build_remote_log_aux_state(
     stats.aux_state_builds += 1
     try:
         aux, first = await _read_aux_state(remote, outcome, start)
-    except RemoteStorageError:
-        stats.aux_state_errors += 1
+    except RemoteStorageError as error:
+        stats.count_failure("aux_state_errors", error, env.monotonic_ms())
         raise
     if not is_current(outcome) or outcome.replica.log is not log:
         return

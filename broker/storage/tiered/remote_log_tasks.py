@@ -181,7 +181,7 @@ class RemoteLogTasks:
                 finished = self._update(started, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, custom_metadata)
                 self._check_custom_metadata(custom_metadata)
             except (RemoteStorageError, OSError) as error:
-                self._stats.copy_errors += 1
+                self._stats.count_failure("copy_errors", error, self._env.monotonic_ms())
                 logger.warning("Failed to copy segment %s of %s: %s", part.base_offset, log.label, error)
                 await self._delete_failed_copy(started)
                 raise
@@ -285,14 +285,18 @@ class RemoteLogTasks:
             self._gauges.delete_lag_bytes -= metadata.segment_size_bytes
         return len(due)
 
-    def measure_job(self) -> Job[None]:
+    def measure_job(self, now_ms: float) -> Job[None]:
         """Update copy lag, and number and size of the remote segments, in the partition's gauges, as a job.
 
-        The caller runs it after each round.
+        The caller runs it after each round; ``now_ms``: monotonic time in ms.
         """
         log, gauges = self.log, self._gauges
         rolled = [s.size_bytes for s in log.segments if s.base_offset > log.highest_remote_offset][:-1]
         gauges.copy_lag_segments, gauges.copy_lag_bytes = len(rolled), sum(rolled)
+        if not rolled:
+            gauges.lagging_since_ms = None
+        elif gauges.lagging_since_ms is None:
+            gauges.lagging_since_ms = now_ms
         known, size_bytes = self._cache.list_segments(), 0
         for number, metadata in enumerate(known, 1):
             if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
@@ -324,8 +328,8 @@ class RemoteLogTasks:
         self._stats.deletions += 1
         try:
             await self._call_store(partial(self._store.delete_segment, metadata))
-        except RemoteStorageError:
-            self._stats.delete_errors += 1
+        except RemoteStorageError as error:
+            self._stats.count_failure("delete_errors", error, self._env.monotonic_ms())
             raise
         await self._writer.write(self._update(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, custom))
 

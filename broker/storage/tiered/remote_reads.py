@@ -131,7 +131,8 @@ class RemoteReads:
             size = len(found.records)
             stats.fetched_bytes += size
         except Exception as error:
-            stats.fetch_errors += not _is_out_of_range(error)
+            if not _is_out_of_range(error):
+                stats.count_failure("fetch_errors", error, self._env.monotonic_ms())
             raise
         finally:
             self.remote.read_quota.record(size)

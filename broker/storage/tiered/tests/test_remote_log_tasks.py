@@ -155,7 +155,7 @@ def test_gauges_of_copies_have_the_rolled_segments_and_the_copied_ones() -> None
     gauges, log = fixture.gauges, fixture.log
 
     def measured() -> tuple[int, int, int, int]:
-        run_to_end(fixture.tasks.measure_job())
+        run_to_end(fixture.tasks.measure_job(0.0))
         return gauges.copy_lag_segments, gauges.copy_lag_bytes, gauges.metadata_count, gauges.size_bytes
 
     assert measured() == (0, 0, 0, 0), "only the active segment"
