@@ -16,7 +16,10 @@ MONITORING = Path(__file__).parent.parent / "docs" / "monitoring"
 TARGET_LABELS = {"job", "instance"}
 SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(\{[^}]*\})?")
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
-FUNCTIONS = {"sum", "max", "min", "count", "rate", "increase", "deriv", "by", "and", "label_values", "job", "bool"}
+FUNCTIONS = {
+    "sum", "max", "min", "count", "rate", "increase", "deriv", "min_over_time", "by", "on", "and", "label_values",
+    "job", "bool",
+}  # fmt: skip
 
 
 def panels(node: Any) -> Iterator[dict[str, Any]]:

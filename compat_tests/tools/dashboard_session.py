@@ -140,7 +140,14 @@ def _consecutive_free_ports(count: int) -> int:
 def start_session(folder: Path) -> Iterator[DashboardSession]:
     """Start three nodes, Prometheus and the traffic; yield once all nodes have been scraped."""
     first = _consecutive_free_ports(4)
-    settings = {"ottla.metrics.listener": f"127.0.0.1:{first}", "ottla.console.listener": f"127.0.0.1:{first + 3}"}
+    store = folder / "store"
+    store.mkdir()
+    settings = {
+        "ottla.metrics.listener": f"127.0.0.1:{first}",
+        "ottla.console.listener": f"127.0.0.1:{first + 3}",
+        "remote.log.storage.system.enable": "true",  # for the metrics of the remote store
+        "rsm.config.url": str(store),
+    }
     with ottla.Cluster(3, data_dir=folder / "cluster", settings=settings) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         for number, topic in enumerate(TOPICS):

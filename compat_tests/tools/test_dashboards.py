@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from compat_tests.tools.dashboard_session import GROUP, TOPICS, DashboardSession, documented_text, start_session
 from compat_tests.tools.grafana_dashboard import GrafanaDashboard, PanelQuery
@@ -181,6 +182,55 @@ def test_promtool_accepts_alert_rules_and_documented_configurations(tmp_path: Pa
     for kind, file in (("rules", rules), *(("config", file) for file in tmp_path.glob("prometheus*.yml"))):
         done = subprocess.run(["promtool", "check", kind, str(file)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+REMOTE = "kafka_server_brokertopicmetrics_remote"
+NODE = 'job="ottla", instance="a"'
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool: apt-get install prometheus")
+@pytest.mark.parametrize(
+    ("series", "labels", "alert"),
+    [
+        ({f'{REMOTE}copyerrors_total{{{NODE}, topic=""}}': "0+1x60"}, {"severity": "critical"}, "RemoteCopyErrors"),
+        ({f'{REMOTE}deleteerrors_total{{{NODE}, topic=""}}': "0+1x60"}, {"severity": "warning"}, "RemoteDeleteErrors"),
+        ({f'{REMOTE}fetcherrors_total{{{NODE}, topic=""}}': "0+1x60"}, {"severity": "critical"}, "RemoteReadErrors"),
+        (
+            {
+                f'{REMOTE}copylagsegments{{{NODE}, topic="t"}}': "1+1x60",
+                f'{REMOTE}copylagbytes{{{NODE}, topic="t"}}': "9+9x60",
+            },
+            {"severity": "warning", "job": "ottla", "topic": "t"},
+            "RemoteCopyLag",
+        ),
+        ({f'{REMOTE}copyerrors_total{{{NODE}, topic=""}}': "5+0x60"}, {}, "RemoteCopyErrors"),
+        (
+            {
+                f'{REMOTE}copylagsegments{{{NODE}, topic="t"}}': "0 1 0 2 0 1 0 1 0 3x50",
+                f'{REMOTE}copylagbytes{{{NODE}, topic="t"}}': "0 9 0 9 0 9 0 9 0 9x50",
+            },
+            {},
+            "RemoteCopyLag",
+        ),
+    ],
+)
+def test_alerts_of_the_remote_store_fire_while_it_fails_or_copies_lag(
+    series: dict[str, str], labels: dict[str, str], alert: str, tmp_path: Path
+) -> None:
+    rules = yaml.safe_load((MONITORING / "alert-rules.yml").read_text())
+    (rule,) = (rule for rule in rules["groups"][0]["rules"] if rule["alert"] == f"Kafka{alert}")
+    rule["annotations"] = {}
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "one", "rules": [rule]}]}))
+    expected = [{"exp_labels": {"instance": "a", **labels}}] if labels else []
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [{"eval_time": "45m", "alertname": f"Kafka{alert}", "exp_alerts": expected}],
+    }
+    file = tmp_path / "case.yml"
+    file.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [case]}))
+    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @needs_prometheus
