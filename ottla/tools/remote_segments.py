@@ -6,6 +6,7 @@ Also their records of the metadata topic, and the removal of unfinished uploads.
 from __future__ import annotations
 
 import errno
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from ottla.broker.storage.tiered.directory_store import DirectoryStore
 from ottla.broker.storage.tiered.object_store import ObjectStore, StoredObject
 from ottla.broker.storage.tiered.remote_log_metadata import (
+    REMOTE_LOG_METADATA_TOPIC,
     RemoteLogMetadata,
     RemoteLogSegmentMetadataUpdate,
     encode_remote_log_metadata,
@@ -222,7 +224,8 @@ class MetadataRecord(NamedTuple):
 
     partition: int
     """Partition of the metadata topic."""
-    state: RemoteLogSegmentState
+    timestamp_ms: int
+    """Time of the copy in ms since 1970."""
     value: bytes
 
 
@@ -245,11 +248,19 @@ def metadata_records(metadata: RemoteLogSegmentMetadata, partition_count: int) -
             metadata.broker_id,
         ),
     ]
-    states = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-    return [
-        MetadataRecord(partition, state, encode_remote_log_metadata(record))
-        for state, record in zip(states, records, strict=True)
-    ]
+    at_ms = metadata.event_timestamp_ms
+    return [MetadataRecord(partition, at_ms, encode_remote_log_metadata(record)) for record in records]
+
+
+def metadata_record_to_json(record: MetadataRecord) -> dict[str, object]:
+    """Return a record as a JSON object that ``ottla produce -i json`` takes."""
+    return {
+        "topic": REMOTE_LOG_METADATA_TOPIC,
+        "partition": record.partition,
+        "timestamp_ms": record.timestamp_ms,
+        "key": None,
+        "value_base64": b64encode(record.value).decode(),
+    }
 
 
 def remove_unfinished_uploads(objects: ObjectStore, modified_before_ms: int) -> list[str]:

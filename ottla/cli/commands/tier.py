@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import sys
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from ottla.tools.remote_segments import (
     choose_segments,
     extract_segment,
     list_segments,
+    metadata_record_to_json,
     metadata_records,
     remove_unfinished_uploads,
     verify_segment,
@@ -51,7 +51,7 @@ examples:
   ottla tier list s3://segments/cluster-1 --topic events -o json
   ottla tier verify s3://segments --set store.endpoint=http://127.0.0.1:9000 --set client.allow_http=true
   ottla tier extract /mnt/tier --topic events --partition 3 --to restored
-  ottla tier rebuild /mnt/tier > records.jsonl
+  ottla tier rebuild /mnt/tier | ottla produce __remote_log_metadata -i json
 Status: 0 done, 1 an object is damaged or could not be read, 2 wrong arguments.
 """
 PREFIX_SETTING = "remote.log.storage.manager.impl.prefix"
@@ -67,7 +67,10 @@ def _parser() -> argparse.ArgumentParser:
         ("list", "list the segments of a store"),
         ("verify", "read every segment completely and verify its checksums"),
         ("extract", "write segments as files of Kafka's log, indexes included"),
-        ("rebuild", "print the records of __remote_log_metadata that describe the segments, as JSON"),
+        (
+            "rebuild",
+            "print the records of __remote_log_metadata that describe the segments, for `ottla produce -i json`",
+        ),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         verb.set_defaults(needs_utf8=True)
@@ -201,11 +204,8 @@ def _rebuild(store: SegmentStore, options: argparse.Namespace, problems: list[Ob
         key=lambda each: (*each.metadata.segment_id[:3], each.metadata.event_timestamp_ms, each.metadata.start_offset),
     )
     for segment in segments:
-        row = _row(segment)
         for record in metadata_records(segment.metadata, options.partitions):
-            value = base64.b64encode(record.value).decode()
-            row |= {"state": record.state.name, "metadata_partition": record.partition, "value": value}
-            print(json.dumps(row))
+            print(json.dumps(metadata_record_to_json(record)))
 
 
 _VERBS = {"list": _list, "verify": _verify, "extract": _extract, "rebuild": _rebuild}

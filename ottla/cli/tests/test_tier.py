@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from dataclasses import replace
@@ -22,6 +21,7 @@ from ottla.broker.storage.tiered.tests.s3_server import running_server
 from ottla.cli.tests.command_runs import run_command
 from ottla.log.tests.log_fixtures import TOPIC_ID
 from ottla.runtime.real_disk import RealDisk
+from ottla.tools.json_records import record_from_json
 from ottla.tools.tests.tier_fixtures import copy_segments, filled_store, write_log
 
 
@@ -143,12 +143,15 @@ def test_tier_rebuild_prints_records_that_give_the_metadata_of_the_copies(tmp_pa
     _, _, copied = filled_store(tmp_path)
     done = run_command("tier", "rebuild", f"{tmp_path}/tier")
     assert (done.status, done.err) == (0, "")
-    rows = [json.loads(line) for line in done.out.splitlines()]
-    assert [row["state"] for row in rows] == ["COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"] * len(copied)
-    assert {row["metadata_partition"] for row in rows} == {metadata_partition(TOPIC_ID, 0, 50)}
+    lines = done.out.splitlines()
+    assert len(lines) == 2 * len(copied)
     rebuilt: dict[bytes, RemoteLogSegmentMetadata] = {}
-    for row in rows:
-        record = decode_remote_log_metadata(base64.b64decode(row["value"]))
+    for number, line in enumerate(lines):
+        taken = record_from_json(line)
+        assert taken.partition == metadata_partition(TOPIC_ID, 0, 50)
+        assert (taken.key, taken.headers, taken.timestamp_ms) == (None, (), copied[number // 2].event_timestamp_ms)
+        assert taken.value is not None
+        record = decode_remote_log_metadata(taken.value)
         if isinstance(record, RemoteLogSegmentMetadata):
             rebuilt[record.segment_id.id] = record
         else:
@@ -166,4 +169,4 @@ def test_tier_rebuild_names_damaged_objects_and_prints_the_others(tmp_path: Path
     assert done.err.startswith(f"ottla tier: {object_name(copied[0])}: no segment object")
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert len(rows) == 2 * len(copied) - 2
-    assert {row["metadata_partition"] for row in rows} == {0}
+    assert {row["partition"] for row in rows} == {0}
