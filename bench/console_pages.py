@@ -1,7 +1,8 @@
 """Times of console pages and of a scrape with 1,000 topics, 10,000 partitions and 1,000 groups; delay of the live tail.
 
-``python -m bench.console_pages`` prints the median and the slowest of some requests for each page, the time and the
-number of series of ``/metrics``, and the time from a Produce request to the record in an open list of records.
+``python -m bench.console_pages`` prints the median and the slowest of some requests for each page, the time, the
+number of series and the size of ``/metrics``, and the time from a Produce request to the record in an open list of
+records.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ def main() -> int:
             found.append(MeasuredTimes("/metrics", [took_s for took_s, _ in scrapes], SCRAPE_LIMIT_S))
             series = sum(not line.startswith(b"#") for line in scrapes[-1][1].splitlines())
             found.append(MeasuredTimes("live tail", measure_tail(node, options.rounds), TAIL_LIMIT_S))
-    print(f"{options.topics} topics of {PARTITIONS} partitions, {options.groups} groups, {series} series")
+    size_kb = len(scrapes[-1][1]) // 1000
+    print(f"{options.topics} topics of {PARTITIONS} partitions, {options.groups} groups, {series} series, {size_kb} kB")
     print("\n".join(map(str, found)))
     return int(any(each.is_slow for each in found))
 

@@ -97,6 +97,7 @@ class GroupMetricsCollector:
                 offset_sum += offset
                 at = f'topic="{topic}",partition="{partition}"}}'
                 self._page.add("kafka_consumergroup_current_offset", offset, f'{{consumergroup="{group}",{at}')
+                self._page.add("kafka_consumergroup_group_offset", offset, f'{{group="{group}",{at}')
                 replica = self._replicas.get(topic, partition)
                 if replica is not None:
                     lag = max(replica.log.high_watermark - offset, 0)
@@ -109,6 +110,8 @@ class GroupMetricsCollector:
             self._page.add("kafka_consumergroup_current_offset_sum", offset_sum, at)
             if topic_lags:
                 self._page.add("kafka_consumergroup_lag_sum", sum(topic_lags), at)
+                at = f'{{group="{group}",topic="{topic}"}}'
+                self._page.add("kafka_consumergroup_group_topic_sum_lag", sum(topic_lags), at)
             lags += topic_lags
             yield None
         if lags:

@@ -49,6 +49,8 @@ kafka_cluster_partition_replicascount | gauge | replicas | topic partition | Rep
 kafka_topic_partitions | gauge | partitions | topic | Partitions of a topic; from the leader of partition 0
 kafka_topic_partition_current_offset | gauge | offset | topic partition | High watermark; from the leader
 kafka_topic_partition_oldest_offset | gauge | offset | topic partition | Log start offset; from the leader
+kafka_partition_latest_offset | gauge | offset | topic partition | The same as kafka_topic_partition_current_offset, as kafka-lag-exporter names it
+kafka_partition_earliest_offset | gauge | offset | topic partition | The same as kafka_topic_partition_oldest_offset, as kafka-lag-exporter names it
 kafka_topic_partition_leader | gauge | node id | topic partition | Leader; from the leader
 kafka_topic_partition_leader_is_preferred | gauge | 0 or 1 | topic partition | 1 if the leader is the first replica; from the leader
 kafka_topic_partition_replicas | gauge | replicas | topic partition | Replicas; from the leader
@@ -135,7 +137,9 @@ kafka_consumergroup_current_offset | gauge | offset | consumergroup topic partit
 kafka_consumergroup_current_offset_sum | gauge | offset | consumergroup topic | Sum of the committed offsets of a topic
 kafka_consumergroup_lag | gauge | records | consumergroup topic partition | High watermark minus committed offset, where the coordinator has a replica of the partition
 kafka_consumergroup_lag_sum | gauge | records | consumergroup topic | Sum of the lag of a topic
+kafka_consumergroup_group_offset | gauge | offset | group topic partition | The same as kafka_consumergroup_current_offset, as kafka-lag-exporter names it
 kafka_consumergroup_group_lag | gauge | records | group topic partition | The same as kafka_consumergroup_lag, as kafka-lag-exporter names it
+kafka_consumergroup_group_topic_sum_lag | gauge | records | group topic | The same as kafka_consumergroup_lag_sum, as kafka-lag-exporter names it
 kafka_consumergroup_group_max_lag | gauge | records | group | Largest lag of a partition
 kafka_consumergroup_group_sum_lag | gauge | records | group | Sum of the lag of all partitions
 ottla_metrics_omitted_group_offsets | gauge | offsets | | Committed offsets without series of their own: the limit of series is reached

@@ -93,6 +93,8 @@ def _add_led_partition(
     page.add("kafka_cluster_partition_replicascount", len(state.followers) + 1, at)
     page.add("kafka_topic_partition_current_offset", log.high_watermark, at)
     page.add("kafka_topic_partition_oldest_offset", log.log_start_offset, at)
+    page.add("kafka_partition_latest_offset", log.high_watermark, at)
+    page.add("kafka_partition_earliest_offset", log.log_start_offset, at)
     page.add("kafka_topic_partition_replicas", len(state.followers) + 1, at)
     page.add("kafka_topic_partition_in_sync_replica", in_sync, at)
     page.add("kafka_topic_partition_under_replicated_partition", int(in_sync <= len(state.followers)), at)

@@ -76,7 +76,9 @@ def test_metrics_of_traffic_lag_and_errors_equal_client_actions(data_dir: Path) 
     for number, committed in ((0, 20), (1, 50)):
         at = {"topic": "t", "partition": str(number)}
         assert value(found, "kafka_topic_partition_current_offset", **at) == ends[number]
+        assert value(found, "kafka_partition_latest_offset", **at) == ends[number]
         assert value(found, "kafka_consumergroup_current_offset", consumergroup=GROUP, **at) == committed
+        assert value(found, "kafka_consumergroup_group_offset", group=GROUP, **at) == committed
         assert value(found, "kafka_consumergroup_lag", consumergroup=GROUP, **at) == ends[number] - committed
         assert value(found, "kafka_consumergroup_group_lag", group=GROUP, **at) == ends[number] - committed
     assert value(found, "kafka_consumergroup_lag_sum", consumergroup=GROUP, topic="t") == 30

@@ -11,6 +11,7 @@ This page is for operators who build dashboards and alerts. It lists each metric
 
 - Names follow the Prometheus JMX exporter's rules of common dashboards where Apache Kafka has the number, and
   kafka_exporter and kafka-lag-exporter where these have it. The others begin with `ottla_`.
+- The lag in seconds of kafka-lag-exporter is missing: a scrape reads no log. See [L-8](limitations.md#l-8).
 - A family appears as soon as it has a sample. Counters start at 0 when the process starts.
 - A topic has a series without the label `topic` for the sum of all topics. Queries over topics need `topic!=""`.
 - "From the leader" means that only the leader of a partition exports the sample, so that a sum over all brokers counts

@@ -39,6 +39,21 @@ def test_lag_is_the_high_watermark_minus_the_committed_offset() -> None:
     assert rows["kafka_coordinator_group_groupmetadatamanager_numoffsets"] == 4
 
 
+def test_offsets_and_lag_have_the_names_of_kafka_lag_exporter() -> None:
+    rows = found(shard_of_groups({"g": {"a": {0: 140, 1: 143}, "b": {9: 3}}}))
+    name = "kafka_consumergroup_group"
+    assert {key: value for key, value in rows.items() if key.startswith(name)} == {
+        f"{name}_offset{{group=g,topic=a,partition=0}}": 140,
+        f"{name}_offset{{group=g,topic=a,partition=1}}": 143,
+        f"{name}_offset{{group=g,topic=b,partition=9}}": 3,
+        f"{name}_lag{{group=g,topic=a,partition=0}}": 10,
+        f"{name}_lag{{group=g,topic=a,partition=1}}": 7,
+        f"{name}_topic_sum_lag{{group=g,topic=a}}": 17,
+        f"{name}_max_lag{{group=g}}": 10,
+        f"{name}_sum_lag{{group=g}}": 17,
+    }
+
+
 def test_groups_of_all_types_are_counted_by_state() -> None:
     rows = found(
         shard_of_groups({}, classic=[group("a", SimpleNamespace(value="Stable"), 2)], share=[group("b", "Empty", 0)]),

@@ -126,8 +126,11 @@ def test_led_partition_has_the_samples_of_exporters() -> None:
             found[f"kafka_topic_partition_leader_is_preferred{at}"],
         )
         assert found[f"kafka_topic_partition_current_offset{at}"] == 150
+        assert found[f"kafka_partition_latest_offset{at}"] == 150
         assert found[f"kafka_topic_partition_replicas{at}"] == 3
         assert found[f"kafka_cluster_partition_replicascount{at}"] == 3
+    assert found["kafka_partition_earliest_offset{topic=b,partition=7}"] == 107
+    assert "kafka_partition_latest_offset{topic=b,partition=0}" not in found, "another broker leads it"
     assert found["kafka_cluster_partition_underminisr{topic=a,partition=1}"] == 1
     assert found["kafka_topic_partitions{topic=a}"] == 2
     assert "kafka_topic_partitions{topic=b}" not in found, "another broker leads partition 0"
