@@ -16,8 +16,10 @@ from ottla.cli.cluster_admin import reassignment, recovery, removal
 from ottla.cli.common import add_connection, parse_key_values, print_output, run_with_client
 from ottla.cli.errors import CommandFailed, failure_text, raise_for_error
 from ottla.cli.node_setup import log_options
+from ottla.cli.watching import add_watch_options, check_watch_options, clear_screen, print_repeatedly
 from ottla.client.cluster_client import ClusterClient
 from ottla.tools.cluster_status import fetch_cluster_status
+from ottla.wire.errors import ProtocolError
 
 TEXT = """Start several nodes on this machine, one process each. Show the state of a cluster, and move replicas in it.
 
@@ -25,6 +27,7 @@ examples:
   ottla cluster start --nodes 3 --data-dir /var/lib/ottla --port 9092
   ottla cluster start --secure                     TLS and a login; prints where client settings are
   ottla cluster status
+  ottla cluster status --watch                     every two seconds
   ottla cluster drain 3 --dry-run
   ottla cluster remove 3
   ottla cluster recover --config node-1.properties
@@ -56,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--secure", action="store_true", help=text)
     log_options.add_log_options(start)
     text = "show nodes, their partitions and leaders, and the lag of their metadata log"
-    add_connection(verbs.add_parser("status", help=text, description=text))
+    status = verbs.add_parser("status", help=text, description=text)
+    add_connection(status)
+    add_watch_options(status)
     reassignment.add_verbs(verbs)
     removal.add_verb(verbs)
     recovery.add_verb(verbs)
@@ -130,9 +135,16 @@ def _watch(nodes: list[Any]) -> int:
 
 
 async def _status(client: ClusterClient, options: argparse.Namespace) -> None:
-    rows, code, why = await fetch_cluster_status(client)
-    raise_for_error(code, why, "the quorum")
-    print_output(rows, options.output)
+    async def print_status() -> None:
+        rows, code, why = await fetch_cluster_status(client)
+        raise_for_error(code, why, "the quorum")
+        if options.watch:
+            clear_screen(options.output)
+        print_output(rows, options.output)
+        sys.stdout.flush()
+
+    # An election, in which the quorum has no leader, ends no watch.
+    await print_repeatedly(options, "ottla cluster status", print_status, (OSError, ProtocolError, CommandFailed))
 
 
 def run(arguments: list[str]) -> int:
@@ -147,7 +159,10 @@ def run(arguments: list[str]) -> int:
     Raises:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.verb == "status":
+        check_watch_options(parser, options)
     if options.verb == "recover":
         return recovery.run(options)
     if options.verb != "start":

@@ -6,15 +6,12 @@ import argparse
 import sys
 from typing import Any
 
-from ottla.cli.arguments import command_parser, integer, seconds
+from ottla.cli.arguments import command_parser, integer
 from ottla.cli.common import add_connection, print_output, run_with_client, unknown_group
-from ottla.cli.errors import CommandFailed, failure_text, raise_for_error
+from ottla.cli.errors import CommandFailed, raise_for_error
 from ottla.cli.group_admin.description import describe_group, describe_offsets
-from ottla.cli.terminal import write_bytes
+from ottla.cli.watching import add_watch_options, check_watch_options, clear_screen, print_repeatedly
 from ottla.client.cluster_client import ClusterClient
-from ottla.env.log_escaping import escape
-from ottla.runtime.blocking_env import BlockingEnv
-from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListGroupsRequest
 
 TEXT = """Print the lag of groups: the records between the committed offset of a partition and its end. A partition
@@ -27,7 +24,6 @@ examples:
   ottla lag --watch --interval 10 -o csv >> lag.csv
   ottla lag billing --fail-above 1000              status 1 if the lag of a group is larger
 """
-CLEAR_SCREEN = b"\x1b[H\x1b[2J"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -35,11 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     add_connection(out)
     out.add_argument("group", nargs="*", help="ids of groups (default: all groups)")
     out.add_argument("--partitions", action="store_true", help="a row for each partition instead of each topic")
-    text = "print repeatedly until interrupted; retry while the cluster does not respond"
-    out.add_argument("--watch", action="store_true", help=text)
-    text = "with --watch: seconds between two tables (default: 2)"
-    out.add_argument("--interval", type=seconds, default=2.0, metavar="S", help=text)
-    out.add_argument("--times", type=integer(1), metavar="N", help="with --watch: stop after printing N times")
+    add_watch_options(out)
     text = "end with status 1 if the lag of a group is larger than N records"
     out.add_argument("--fail-above", type=integer(0), metavar="N", help=text)
     return out
@@ -123,25 +115,10 @@ def _check_limit(rows: list[dict[str, Any]], limit: int) -> None:
         raise CommandFailed(f"lag above {limit}: {', '.join(above)}")
 
 
-async def _lag(client: ClusterClient, options: argparse.Namespace) -> None:
-    env, count = BlockingEnv(), 0
-    while True:
-        try:
-            await _print(client, options)
-        except (OSError, ProtocolError) as error:
-            if not options.watch or not count:
-                raise
-            print(f"ottla lag: {escape(failure_text(error))}", file=sys.stderr)
-        count += 1
-        if not options.watch or count == options.times:
-            return
-        await env.sleep(options.interval)
-
-
 async def _print(client: ClusterClient, options: argparse.Namespace) -> None:
     rows = await _lag_rows(client, options)
-    if options.watch and options.output == "text" and sys.stdout.isatty():
-        write_bytes(CLEAR_SCREEN)
+    if options.watch:
+        clear_screen(options.output)
     nothing = "no committed offsets" if options.group else "no groups with committed offsets"
     print_output(rows if options.partitions else sum_by_topic(rows), options.output, nothing)
     sys.stdout.flush()
@@ -161,6 +138,7 @@ def run(arguments: list[str]) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.times is not None and not options.watch:
-        parser.error("--times needs --watch")
-    return run_with_client(options, lambda client: _lag(client, options))
+    check_watch_options(parser, options)
+    return run_with_client(
+        options, lambda client: print_repeatedly(options, "ottla lag", lambda: _print(client, options))
+    )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ottla.cli.arguments import bootstrap_servers, command_parser, integer, seconds
 from ottla.cli.common import OUTPUTS, print_output
 from ottla.cli.errors import os_error_text
-from ottla.cli.terminal import write_bytes
+from ottla.cli.watching import clear_screen
 from ottla.client.http_client import HttpFetchError, http_get
 from ottla.env.log_escaping import escape
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
@@ -28,7 +28,6 @@ examples:
 """
 VARIABLE = "KAFKA_OTTLA_METRICS_LISTENER"
 MAX_PAGE_BYTES = 64 << 20
-CLEAR_SCREEN = b"\x1b[H\x1b[2J"
 _SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
@@ -163,8 +162,7 @@ async def _top(options: argparse.Namespace) -> None:
         after = await _scrape(env, options.http)
         rows = rates(before, after)[: options.limit]
         if options.output == "text":
-            if sys.stdout.isatty():
-                write_bytes(CLEAR_SCREEN)
+            clear_screen(options.output)
             print(_summary(after))
         print_output(rows, options.output, f"no {options.by}s")
         sys.stdout.flush()
