@@ -29,6 +29,7 @@ TEXT = """A topic is a named log. It is divided into partitions, and one broker 
 
 examples:
   ottla topic list
+  ottla topic list --size                          with the bytes of each topic
   ottla topic create events --partitions 6 --config retention.ms=86400000
   ottla topic describe events
   ottla topic config events --set max.message.bytes=2000000
@@ -54,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
         add_connection(verb)
         if name == "list":
             verb.add_argument("--internal", action="store_true", help="also list internal topics")
+        if name in ("list", "describe"):
+            text = "also show bytes in log directories: size of the leaders, total size of all replicas"
+            verb.add_argument("--size", action="store_true", help=text)
+        if name == "list":
             continue
         verb.add_argument("topic", help="name of the topic")
         if name == "partitions":
@@ -83,7 +88,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
-    answer = await client.metadata(None)
+    every = (await client.metadata(None)).topics
+    topics = [t for t in sorted(every, key=lambda t: t.name or "") if options.internal or not t.is_internal]
     rows = [
         {
             "topic": t.name,
@@ -91,9 +97,13 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
             "replicas": max((len(p.replica_nodes) for p in t.partitions), default=0),
             "id": uuid_to_string(t.topic_id),
         }
-        for t in sorted(answer.topics, key=lambda t: t.name or "")
-        if options.internal or not t.is_internal
+        for t in topics
     ]
+    if options.size:
+        # lazy: 3.3 ms, 298 kB: only with --size
+        from ottla.cli.cluster_admin.replica_sizes import add_topic_sizes
+
+        await add_topic_sizes(client, topics, rows)
     print_output(rows, options.output, "no topics")
 
 
@@ -114,8 +124,9 @@ async def _offset(client: ClusterClient, topic: str, partition: int, timestamp: 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     topic = await require_topic(client, options.topic)
+    topic.partitions.sort(key=lambda p: p.partition_index)
     rows = []
-    for p in sorted(topic.partitions, key=lambda p: p.partition_index):
+    for p in topic.partitions:
         start = await _offset(client, options.topic, p.partition_index, -2)
         end = await _offset(client, options.topic, p.partition_index, -1)
         rows.append(
@@ -129,6 +140,11 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
                 "end": end,
             }
         )
+    if options.size:
+        # lazy: 3.5 ms, 298 kB: only with --size
+        from ottla.cli.cluster_admin.replica_sizes import add_partition_sizes
+
+        await add_partition_sizes(client, topic, rows)
     print_output(rows, options.output)
 
 

@@ -21,6 +21,8 @@ class ReplicaLogDirs(NamedTuple):
 
     current: str | None = None
     future: str | None = None
+    size: int | None = None
+    """Size in bytes of the segments in the present directory; None without one."""
 
 
 def _by_broker(replicas: Iterable[PartitionReplica]) -> dict[int, dict[str, list[int]]]:
@@ -33,7 +35,9 @@ def _by_broker(replicas: Iterable[PartitionReplica]) -> dict[int, dict[str, list
 async def describe_log_dirs(
     client: ClusterClient, replicas: Collection[PartitionReplica]
 ) -> dict[PartitionReplica, ReplicaLogDirs]:
-    """Return the log directories of replicas; both are None for a replica in an offline directory or not on its broker.
+    """Return the log directories of replicas; all None for a replica in an offline directory or not on its broker.
+
+    A broker gets one request.
 
     Raises:
         ProtocolError: DescribeLogDirs was refused, or ``client`` knows no live broker with the id.
@@ -51,9 +55,10 @@ async def describe_log_dirs(
                 for row in topic.partitions:
                     replica = PartitionReplica(broker, topic.name, row.partition_index)
                     if replica in out:
-                        now = out[replica]
-                        moved = row.is_future_key
-                        out[replica] = now._replace(**{"future" if moved else "current": result.log_dir})
+                        if row.is_future_key:
+                            out[replica] = out[replica]._replace(future=result.log_dir)
+                        else:
+                            out[replica] = out[replica]._replace(current=result.log_dir, size=row.partition_size)
     return out
 
 
