@@ -10,7 +10,7 @@ Source: ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -81,7 +81,7 @@ class Node:
             await listening.bind_clients()
             await listening.bind_metrics()
             if self._faults is not None:
-                self._fault_endpoint = _create_fault_endpoint(self._faults, self.config)
+                self._fault_endpoint = _create_fault_endpoint(self._faults, self.config, listening.ports)
             self.port = next(iter(listening.ports.values()), self.port)
             self.log_dirs.lock()
             with self._cancel_scope:
@@ -229,12 +229,12 @@ def _create_faults(env: Env) -> NodeFaults:
     return NodeFaults(env)
 
 
-def _create_fault_endpoint(faults: NodeFaults, config: NodeConfig) -> FaultEndpoint:
+def _create_fault_endpoint(faults: NodeFaults, config: NodeConfig, ports: Mapping[str, int]) -> FaultEndpoint:
     """Return the listener through which faults are injected. Raises ConfigException."""
     # lazy: 20 ms, 600 kB: only with faults
     from ottla.broker.faults.fault_endpoint import FaultEndpoint
 
-    return FaultEndpoint(faults, config)
+    return FaultEndpoint(faults, config, ports)
 
 
 def _raise_startup_error(error: BaseException) -> None:

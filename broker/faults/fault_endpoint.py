@@ -37,11 +37,16 @@ _JSON = "application/json"
 class FaultEndpoint:
     """Listener for the faults of a node.
 
+    Args:
+        faults: faults of the node.
+        config: settings of the node.
+        ports: bound port of each client listener by name.
+
     Raises:
         ConfigException: the address is not a loopback address.
     """
 
-    def __init__(self, faults: NodeFaults, config: NodeConfig) -> None:
+    def __init__(self, faults: NodeFaults, config: NodeConfig, ports: Mapping[str, int]) -> None:
         self._faults = faults
         self._env = faults.base_env
         self._address = config.values.get(FAULTS_LISTENER, "127.0.0.1:0")
@@ -49,6 +54,7 @@ class FaultEndpoint:
         if not _is_loopback(self._host):
             raise ConfigException(f"{FAULTS_LISTENER}={self._address}: loopback address expected")
         self._path = f"{config.data_dirs[0]}/{FILE_NAME}"
+        self._node = {"node": config.node_id, "listeners": reachable_addresses(config, ports)}
         self._token = (self._env.uuid() + self._env.uuid()).hex()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -122,6 +128,7 @@ class FaultEndpoint:
     def _state(self) -> dict[str, Any]:
         faults = self._faults
         return {
+            **self._node,
             "faults": [rule.describe() for rule in faults.rules.list()],
             "clock": {"offset_ms": faults.clock.offset_ms, "now_ms": faults.clock.now_ms()},
             "paused": faults.gate.is_paused,
@@ -183,6 +190,17 @@ class FaultEndpoint:
             raise InvalidFault(f"blocked: {error}") from None
         self._faults.gate.set_state(is_paused=paused, blocked=addresses)
         return self._state()
+
+
+def reachable_addresses(config: NodeConfig, ports: Mapping[str, int]) -> list[str]:
+    """Return ``HOST:PORT`` of each listener at which other nodes reach this one, those for clients first.
+
+    A controller listener at any free port (port 0) is left out. ``ports``: bound port of each client listener by name.
+    """
+    quorum = config.quorum_config(*(listener.port for listener in config.controller_listeners))
+    addresses = [(each.host, each.port) for each in config.registered_listeners(ports)]
+    addresses += [(each.host, each.port) for each in quorum.endpoints]
+    return [format_address(host, port) for host, port in addresses if port]
 
 
 def _response(status: HTTPStatus, value: Any) -> HttpResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 import ottla
 from compat_tests.support.raw_client import wait_until
+from ottla.cli.tests.command_runs import run_command
 
 pytestmark = pytest.mark.xdist_group(__name__)
 SETTINGS = {"ottla.faults": True, "broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
@@ -54,6 +56,23 @@ def test_partitioned_leader_is_replaced_and_no_acknowledged_record_is_lost(clust
     cluster.client.produce("orders", b"after")
     values = [record.value for record in cluster.client.expect("orders", 3, timeout_s=180)]
     assert values == [b"before", b"during", b"after"]
+
+
+def network_states(cluster: ottla.Cluster) -> list[list[str]]:
+    """Return the addresses that each node cannot reach."""
+    return [sorted(node.fault_connection.call("GET", "/faults")["blocked"]) for node in cluster.nodes]
+
+
+def test_command_makes_the_partition_of_the_method_and_heals_it(cluster: ottla.Cluster) -> None:
+    cluster.partition({1}, {2, 3})
+    expected = network_states(cluster)
+    assert [len(blocked) for blocked in expected] == [4, 2, 2]
+    cluster.heal()
+    where = ("--data-dir", os.path.dirname(cluster.node(1).data_dir))
+    for words, blocked in ((["partition", "1", "2,3"], expected), (["heal"], [[], [], []])):
+        done = run_command("fault", *words, *where)
+        assert (done.status, done.out, done.err) == (0, b"", "")
+        assert network_states(cluster) == blocked
 
 
 def test_advanced_clocks_expire_records_without_an_election(cluster: ottla.Cluster) -> None:

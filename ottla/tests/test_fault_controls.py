@@ -256,7 +256,8 @@ def request(
 def test_http_adds_lists_and_removes_faults(broker: ottla.Broker) -> None:
     status, added = request(broker, "POST", "/faults", {"fault": "drop", "api": "Produce", "times": 1})
     assert status == 200
-    assert request(broker, "GET", "/faults")[1]["faults"] == [added]
+    state = request(broker, "GET", "/faults")[1]
+    assert (state["faults"], state["node"], state["listeners"][0]) == ([added], 1, broker.bootstrap_servers)
     status, removed = request(broker, "POST", "/faults/remove", {"id": added["id"]})
     assert (status, removed) == (200, {"removed": [added]})
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.env.hosts import format_address
 from ottla.tools.async_calls import run_in_thread
+from ottla.tools.network_partition import blocked_addresses
 
 if TYPE_CHECKING:
     from ottla.tools.async_faults import AsyncFaults, AsyncNodeClock
@@ -140,15 +141,14 @@ class ClusterFaultControls:
                 may be blocked already.
         """
         nodes = {node.id: node for node in self._fault_nodes()}
-        named = [node_id for group in groups for node_id in group]
-        if len({*named} & nodes.keys()) < len(named):
-            raise ValueError(f"each node in one group expected, of {sorted(nodes)}: {[[*group] for group in groups]}")
-        for node in nodes.values():
-            own = next((group for group in groups if node.id in group), named)
-            others = [nodes[node_id] for node_id in named if node_id not in own]
-            blocked = [format_address(x.host, port) for x in others for port in (x.port, x.controller_port)]
-            if own is not named or node.pid is not None:
-                node.fault_connection.call("POST", "/network", {"blocked": blocked})
+        addresses = {
+            node.id: [format_address(node.host, port) for port in (node.port, node.controller_port)]
+            for node in nodes.values()
+        }
+        named = {node_id for group in groups for node_id in group}
+        for node_id, blocked in blocked_addresses(addresses, groups).items():
+            if node_id in named or nodes[node_id].pid is not None:
+                nodes[node_id].fault_connection.call("POST", "/network", {"blocked": blocked})
 
     def heal(self) -> None:
         """Remove the network partition between all running nodes.

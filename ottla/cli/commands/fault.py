@@ -1,20 +1,31 @@
-"""``ottla fault``: inject faults into a node with ``ottla.faults=true``, advance its clock, pause its network."""
+"""``ottla fault``: faults of nodes with ``ottla.faults=true``; their clocks; pauses and partitions of their network."""
 
 from __future__ import annotations
 
 import argparse
+import glob
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from ottla.cli.arguments import command_parser, integer, seconds
 from ottla.cli.common import OUTPUTS, print_output
 from ottla.cli.errors import CommandFailed
 from ottla.env.log_escaping import escape
-from ottla.tools.fault_client import FaultConnection, FaultHandle, FaultRejected, Faults, FaultsDisabled, NodeClock
+from ottla.tools.fault_client import (
+    FILE_NAME,
+    FaultConnection,
+    FaultHandle,
+    FaultRejected,
+    Faults,
+    FaultsDisabled,
+    NodeClock,
+)
+from ottla.tools.network_partition import blocked_addresses
 
 TEXT = """Inject faults into a node of this machine, to test clients. Start the node with --set ottla.faults=true, and
-name it by its data directory.
+name it by its data directory. A partition is between nodes whose data directories have the same parent.
 
 examples:
   ottla fault add error Produce NOT_LEADER_OR_FOLLOWER --times 2
@@ -27,7 +38,11 @@ examples:
   ottla fault remove --all
   ottla fault clock --advance-days 7
   ottla fault pause
+  ottla fault partition 1 2,3                      node 1 from 2 and 3; clients reach all of them
+  ottla fault heal
 """
+CLUSTER_VERBS = ("partition", "heal")
+"""Verbs for all running nodes of a cluster; the others are for one node."""
 KINDS = ("error", "delay", "disconnect", "drop", "throttle", "half_response", "disk_full")
 TOKEN_VARIABLE = "OTTLA_FAULTS_TOKEN"  # noqa: S105 - the name of a variable
 _VERBS = {
@@ -37,6 +52,8 @@ _VERBS = {
     "clock": "show the clock of the node, or advance it",
     "pause": "hold all traffic between the node and clients or other nodes",
     "resume": "end a pause",
+    "partition": "block the network between groups of nodes; this ends an earlier partition",
+    "heal": "end a partition",
 }
 
 
@@ -46,6 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in _VERBS.items():
         verb = verbs.add_parser(name, help=text, description=text)
         verb.set_defaults(needs_utf8=True)
+        if name in CLUSTER_VERBS:
+            text = "parent of the data directories of the nodes (default: ./ottla-data)"
+            verb.add_argument("--data-dir", default="./ottla-data", metavar="DIR", help=text)
+            if name == "partition":
+                text = "node ids of a group, separated by commas; two groups or more"
+                verb.add_argument("group", nargs="+", type=_node_ids, metavar="IDS", help=text)
+            continue
         text = "data directory of the node (default: ./ottla-data)"
         verb.add_argument("--data-dir", default="./ottla-data", metavar="DIR", help=text)
         text = f"listener for faults, in place of the data directory; ${TOKEN_VARIABLE} has the token"
@@ -61,6 +85,11 @@ def _parser() -> argparse.ArgumentParser:
             for unit in ("days", "hours", "minutes", "seconds"):
                 verb.add_argument(f"--advance-{unit}", type=seconds, default=0.0, metavar="N", help="advance the clock")
     return out
+
+
+def _node_ids(text: str) -> list[int]:
+    parse = integer(0)
+    return [parse(word) for word in text.split(",")]
 
 
 def _add_fault_options(verb: argparse.ArgumentParser) -> None:
@@ -110,10 +139,45 @@ def _clock(connection: FaultConnection, options: argparse.Namespace) -> list[dic
     return [{"now_ms": clock.now_ms, "offset_ms": clock.offset_ms}]
 
 
+def _running_nodes(parent: str) -> dict[int, tuple[FaultConnection, list[str]]]:
+    """Return fault listener and addresses of each running node with a data directory in ``parent``, by node id.
+
+    Raises:
+        CommandFailed: there is none with ``ottla.faults=true``.
+    """
+    found = {}
+    for path in sorted(glob.glob(f"{glob.escape(parent.rstrip('/'))}/*/{FILE_NAME}")):
+        connection = FaultConnection(os.path.dirname(path))
+        with suppress(FaultsDisabled, FaultRejected):  # the file is left over from a node that was killed
+            state = connection.call("GET", "/faults")
+            found[state["node"]] = connection, state["listeners"]
+    if not found:
+        raise CommandFailed(f"no running node with ottla.faults=true in a directory of {parent}")
+    return found
+
+
+def _set_partition(options: argparse.Namespace) -> None:
+    """Block the network between the groups of the command line, on all running nodes; without groups, heal it.
+
+    Raises:
+        CommandFailed: less than two groups, a node that is in two groups or does not run, or no running node.
+    """
+    groups = [] if options.verb == "heal" else options.group
+    if len(groups) == 1:
+        raise CommandFailed("two groups of node ids or more expected")
+    nodes = _running_nodes(options.data_dir)
+    try:
+        blocked = blocked_addresses({node_id: addresses for node_id, (_, addresses) in nodes.items()}, groups)
+    except ValueError as error:
+        raise CommandFailed(str(error)) from None
+    for node_id, (connection, _) in nodes.items():
+        connection.call("POST", "/network", {"blocked": blocked[node_id]})
+
+
 def _run(connection: FaultConnection, options: argparse.Namespace) -> None:
     """Send the requests of the verb to the node's fault listener, and print the returned rows.
 
-    Pause and resume print nothing.
+    Those that change the network print nothing.
 
     Raises:
         CommandFailed: the options are incomplete.
@@ -144,10 +208,12 @@ def run(arguments: list[str]) -> int:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
     """
     options = _parser().parse_args(arguments)
-    token = os.environ.get(TOKEN_VARIABLE, "")
-    connection = FaultConnection(options.data_dir, address=options.address or "", token=token)
     try:
-        _run(connection, options)
+        if options.verb in CLUSTER_VERBS:
+            _set_partition(options)
+        else:
+            token = os.environ.get(TOKEN_VARIABLE, "")
+            _run(FaultConnection(options.data_dir, address=options.address or "", token=token), options)
     except (FaultsDisabled, FaultRejected, CommandFailed) as error:
         print(f"ottla fault: {escape(str(error))}", file=sys.stderr)
         return 1

@@ -213,6 +213,7 @@ WRONG_USE = [
     ("completion", "shell"),
     ("lag --interval x", "number of seconds expected: x"),
     ("lag --times 3", "--times needs --watch"),
+    ("fault partition 1 2,x", "whole number expected: x"),
     ("cluster status --times 3", "--times needs --watch"),
     ("lag --fail-above -1", "-1"),
     ("completion fihs", "did you mean fish?"),
