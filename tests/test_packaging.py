@@ -9,12 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from compat_tests.container.compose_network import published_ports
 from ottla import __version__
 from ottla.broker.config.node_config import settings_from_environment
 from ottla.broker.config.startup_checks import check_startup_values
@@ -25,6 +27,7 @@ from ottla.tools.doctor import WRONG, diagnose, parse_settings
 PACKAGING = Path(__file__).parent.parent / "packaging"
 COMPOSE = sorted(set((PACKAGING / "compose").glob("*.yml")) - {PACKAGING / "compose" / "prometheus.yml"})
 MANIFESTS = sorted(set((PACKAGING / "kubernetes").glob("*.yaml")) - {PACKAGING / "kubernetes" / "kustomization.yaml"})
+KAFKA_PORT, CONSOLE_PORT = 9092, 8090
 DOCKERFILE = (PACKAGING / "Dockerfile").read_text()
 
 
@@ -58,6 +61,15 @@ def test_image_runs_without_root_and_has_the_volumes_of_kafkas_image() -> None:
         assert f'"{path}"' in volumes
 
 
+def test_image_has_all_extras_of_a_node_but_kerberos() -> None:
+    extras = tomllib.loads((PACKAGING.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (install,) = (line for line in _instructions("RUN") if "pip install" in line)
+    installed = set(re.findall(r'"\.\[(.*)\]"', install)[0].split(","))
+    assert installed == set(extras) - {"kerberos", "spark", "compat", "docs", "test"}
+    pinned = {line.partition("==")[0] for line in (PACKAGING.parent / "constraints.txt").read_text().splitlines()}
+    assert {re.split(r"[=<>]", text)[0] for extra in installed for text in extras[extra]} <= pinned
+
+
 def test_image_copies_exactly_the_files_of_dockerignore() -> None:
     copied = {word for line in _instructions("COPY") if "--from" not in line for word in line.split()[:-1]}
     allowed = {line[1:] for line in (PACKAGING / "Dockerfile.dockerignore").read_text().splitlines() if line[0] == "!"}
@@ -76,6 +88,17 @@ def test_compose_file_has_valid_settings_of_a_node(file: Path) -> None:
     assert nodes
     for node in nodes:
         _assert_settings(node["environment"])
+
+
+@pytest.mark.parametrize("file", COMPOSE, ids=lambda file: file.name)
+def test_compose_file_publishes_pages_without_login_for_this_machine_only(file: Path) -> None:
+    services = yaml.safe_load(file.read_text())["services"]
+    pages = [port for port in published_ports(services) if port.inside != KAFKA_PORT]
+    assert {port.address for port in pages} <= {"127.0.0.1"}
+    consoles = {name for name, service in services.items() if "KAFKA_OTTLA_CONSOLE_LISTENER" in str(service)}
+    assert consoles == {port.service for port in pages if port.inside == CONSOLE_PORT}
+    if file.name == "three-nodes.yml":
+        assert [port.outside for port in pages] == [8090, 8091, 8092, 9090]
 
 
 def _assert_settings(environment: dict[str, Any]) -> None:

@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -38,6 +38,25 @@ def load_services(file: Path) -> dict[str, dict[str, Any]]:
     """Return the services of a compose file that run Ottla's image."""
     services: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text())["services"]
     return {name: service for name, service in services.items() if service["image"] == "ottla"}
+
+
+class PublishedPort(NamedTuple):
+    """Port that a compose file publishes: ``[ADDRESS:]OUTSIDE:INSIDE``; an empty address means all of the machine's."""
+
+    service: str
+    address: str
+    outside: int
+    inside: int
+
+
+def published_ports(services: Mapping[str, Mapping[str, Any]]) -> list[PublishedPort]:
+    """Return the published ports of services in their order."""
+    out = []
+    for name, service in services.items():
+        for port in service.get("ports", ()):
+            *address, outside, inside = str(port).split(":")
+            out.append(PublishedPort(name, ":".join(address), int(outside), int(inside)))
+    return out
 
 
 class ComposeNetwork:
@@ -114,13 +133,9 @@ class ComposeNetwork:
         process.send_signal(with_signal)
         return process.wait(_STOP_S)
 
-    def run_on_host(self, module: str, *arguments: str, **environment: str) -> str:
-        """Run a module on the machine with the published ports and return its output."""
-        published = [
-            f"{outside}={self._network.host(self._members[name])}:{inside}"
-            for name, service in self.services.items()
-            for outside, inside in (str(port).split(":") for port in service.get("ports", ()))
-        ]
+    def run_on_host(self, module: str, *arguments: str, ports: Iterable[PublishedPort], **environment: str) -> str:
+        """Run a module on the machine with the published ports, the last arguments, and return its output."""
+        published = [f"{x.outside}={self._network.host(self._members[x.service])}:{x.inside}" for x in ports]
         command = [*self._network.command(len(self.services) + 1), sys.executable, "-m", module]
         command += [*arguments, *published]
         done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.cluster.network_namespaces import unavailable_reason
-from compat_tests.container.compose_network import ComposeNetwork, load_services
+from compat_tests.container.compose_network import ComposeNetwork, load_services, published_ports
 from ottla.log.java_properties import load_settings
 
 ENTRY = [sys.executable, "-m", "ottla.cli.main", "container"]
@@ -21,6 +21,7 @@ ENTRY = [sys.executable, "-m", "ottla.cli.main", "container"]
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "packaging" / "compose"
 WITHIN_S = 180
+CONSOLE_PORT = 8090
 
 pytestmark = [
     pytest.mark.skipif(bool(unavailable_reason()), reason=unavailable_reason()),
@@ -44,7 +45,16 @@ def _start_all(network: ComposeNetwork) -> None:
 def _write_and_read(network: ComposeNetwork, count: int, **settings: str) -> int:
     """Write records through the published ports and return the number of records in the topic."""
     module, more = "compat_tests.container.published_ports", json.dumps(settings)
-    return int(network.run_on_host(module, "events", str(count), CLIENT_SETTINGS=more))
+    ports = [port for port in published_ports(network.services) if port.inside != CONSOLE_PORT]
+    return int(network.run_on_host(module, "events", str(count), ports=ports, CLIENT_SETTINGS=more))
+
+
+def _read_pages(network: ComposeNetwork, path: str) -> list[str]:
+    """Return a page of each console through its published port."""
+    module = "compat_tests.container.published_pages"
+    ports = [port for port in published_ports(network.services) if port.inside == CONSOLE_PORT]
+    pages: list[str] = json.loads(network.run_on_host(module, path, ports=ports))
+    return pages
 
 
 def test_combined_nodes_of_kafkas_example_start_and_restart(tmp_path: Path) -> None:
@@ -76,6 +86,9 @@ def test_compose_file_of_ottla_starts(file: str, tmp_path: Path) -> None:
     with ComposeNetwork(load_services(EXAMPLES / file), tmp_path, ENTRY) as network:
         _start_all(network)
         assert _write_and_read(network, 100) == 100
+        pages = _read_pages(network, "/topics")
+        assert len(pages) == (3 if file == "three-nodes.yml" else 0)
+        assert all("name=events" in page for page in pages), pages
         assert not [name for name in network.services if "Traceback" in network.log(name)]
 
 
