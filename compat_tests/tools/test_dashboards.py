@@ -10,7 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -19,6 +19,7 @@ from compat_tests.tools.dashboard_session import GROUP, TOPICS, DashboardSession
 from compat_tests.tools.grafana_dashboard import GrafanaDashboard, PanelQuery
 from compat_tests.tools.kafka_tool_runs import ToolPair
 from compat_tests.tools.prometheus_server import PROMETHEUS, QuerySample
+from ottla.cli.tests.command_runs import run_command
 
 MONITORING = Path(__file__).parent.parent.parent / "docs" / "monitoring"
 VALUES_TIMEOUT_S = 300.0
@@ -61,6 +62,7 @@ EXPORTER_GAUGES = [
     *(f"kafka_consumergroup_{name}" for name in ("members", "current_offset", "lag", "current_offset_sum", "lag_sum")),
 ]
 pytestmark = pytest.mark.xdist_group(__name__)
+GROUP_COLUMNS = ("topic", "partition", "position", "end", "lag")
 needs_prometheus = pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus: apt-get install prometheus")
 
 
@@ -68,6 +70,16 @@ needs_prometheus = pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus:
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardSession]:
     with start_session(tmp_path_factory.mktemp("dashboards")) as started:
         yield started
+
+
+class GroupRow(NamedTuple):
+    """Row of a partition of a group: committed offset, end offset and lag."""
+
+    topic: str
+    partition: int
+    position: int
+    end: int
+    lag: int
 
 
 def read_offsets(pair: ToolPair, time_option: str) -> dict[str, float]:
@@ -142,11 +154,21 @@ def expected_values(pair: ToolPair) -> dict[tuple[str, ...], dict[str, float]]:
     }
 
 
-def lag_on_the_page(port: int) -> int:
-    """Return the lag that the console shows for the group."""
+def group_on_the_page(port: int) -> tuple[int, list[GroupRow]]:
+    """Return the lag that the console shows for the group, and its rows of partitions."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/group?id={GROUP}", timeout=300) as response:
-        shown = response.read().decode().partition("<dt>Lag</dt><dd>")[2].partition("</dd>")[0]
-    return int(re.sub(r"\D", "", shown))
+        page = response.read().decode().replace(",", "")
+    total = re.findall(r"<dt>Lag</dt><dd>(\d+)</dd>", page)
+    row = r'<tr><th scope="row"><a href="/topic[^>]*>([^<]+)</a></th>' + r'<td class="number">(\d+)</td>' * 4
+    return int(total[0]), sorted(GroupRow(topic, *map(int, numbers)) for topic, *numbers in re.findall(row, page))
+
+
+def group_of_the_command(bootstrap: str) -> list[GroupRow]:
+    """Return the rows that ``ottla group describe`` prints."""
+    done = run_command("group", "describe", GROUP, "-b", bootstrap, "-o", "json")
+    assert done.status == 0, done.err
+    (group,) = json.loads(done.out)
+    return sorted(GroupRow(*(row[name] for name in GROUP_COLUMNS)) for row in group["positions"])
 
 
 @needs_prometheus
@@ -241,10 +263,12 @@ def test_values_in_prometheus_and_console_equal_those_of_kafkas_tools(session: D
     pair = ToolPair(session.cluster.node(1).port)
     try:
         expected = expected_values(pair)
+        group = sorted(GroupRow(row[1], *map(int, row[2:6])) for row in read_group(pair))
     finally:
         pair.close()
-    (lags,) = (values for query, values in expected.items() if query[0].startswith("kafka_consumergroup_lag"))
-    assert lag_on_the_page(session.console_port) == sum(lags.values()) > 0
+    assert group_on_the_page(session.console_port) == (sum(row.lag for row in group), group)
+    assert group_of_the_command(f"127.0.0.1:{session.cluster.node(1).port}") == group
+    assert len({row.lag for row in group}) > 1, "rows must differ for a comparison of each"
     assert all(row for row in expected.values())
     deadline = time.monotonic() + VALUES_TIMEOUT_S
     differing = dict(expected)
