@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import struct
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ottla.broker.dispatch.api_registry import BROKER_APIS
-from ottla.console.frame_fields import request_fields, response_fields, visible_request, visible_response
 from ottla.console.pcap import PcapFrame, write_pcap
-from ottla.wire.api_keys import ApiKey, request_class, response_class
-from ottla.wire.codec.interpreter import spec_of
-from ottla.wire.codec.schema import Message, fields_of
-from ottla.wire.framing import encode_request, encode_response
-from ottla.wire.record_batch.records import NewRecord, build_batch
-from ottla.wire.tests.random_messages import random_message
+from ottla.console.tests.saved_frames import PORT, TIME_MS, frame_pairs, pcap_of
 
 TSHARK = shutil.which("tshark")
-PORT = 9092
-TIME_MS = 1_767_225_600_123.5
 
 
 def frame(data: bytes, *, client: str = "10.0.0.7", server: str = "10.0.0.1", is_request: bool = True) -> PcapFrame:
@@ -77,74 +66,23 @@ def test_large_frame_is_split_and_numbers_continue() -> None:
     assert numbers[-1] == (40_003, PORT, 1 + len(data), 7)
 
 
-BATCH = build_batch([NewRecord(b"key", b"secret", 1_767_225_600_000, (("header", b"secret"),))] * 2)
-
-
-def set_records(message: Any) -> None:
-    """Replace record data, which is random, by a batch."""
-    for spec in fields_of(type(message)):
-        value = getattr(message, spec.name)
-        if spec.kind == "records":
-            setattr(message, spec.name, bytes(BATCH))
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, Message):
-                set_records(each)
-
-
-def finish(job: Any) -> Any:
-    """Run a job to its end."""
-    while True:
-        try:
-            next(job)
-        except StopIteration as done:
-            return done.value
-
-
-def exchanges() -> list[tuple[ApiKey, int, int, bytes, bytes]]:
-    """Return a request and a response for each version of each API: key, version, correlation id, both frames."""
-    rng = random.Random(28)
-    out = []
-    for key, spec in BROKER_APIS.items():
-        for version in range(spec.min_version, spec.max_version + 1):
-            if version not in spec_of(response_class(key)).versions:
-                continue
-            number = len(out) + 1
-            request: Any = random_message(rng, request_class(key), version)
-            if key is ApiKey.PRODUCE:
-                request.acks = -1
-            response: Any = random_message(rng, response_class(key), version)
-            for message in (request, response):
-                set_records(message)
-            answer = b"".join(bytes(chunk) for chunk in encode_response(key, version, number, response))
-            query = bytes(encode_request(key, version, number, "client", request))
-            query = visible_request(key, query, finish(request_fields(key, version, query)))
-            answer = visible_response(key, answer, finish(response_fields(key, version, answer)))
-            assert b"secret" not in query + answer
-            out.append((key, version, number, query, answer))
-    return out
-
-
 def test_tshark_names_api_version_and_correlation_id_of_each_frame(tmp_path: Path) -> None:
     if TSHARK is None:
         pytest.skip("no tshark: apt-get install tshark")
-    sent = exchanges()
-    frames = [
-        PcapFrame(number, "10.0.0.7", ("10.0.0.1", PORT), is_request, TIME_MS, bytes(data))
-        for _, _, number, *both in sent
-        for is_request, data in zip((True, False), both, strict=True)
-    ]
+    sent = frame_pairs(28)
     file = tmp_path / "frames.pcap"
-    file.write_bytes(b"".join(write_pcap(frames)))
+    file.write_bytes(pcap_of(sent))
     names = ("request_key", "response_key", "request.version", "response.version", "correlation_id")
     fields = [part for name in names for part in ("-e", f"kafka.{name}")]
     command = [TSHARK, "-r", str(file), "-Y", "kafka", "-T", "fields", "-E", "occurrence=f", *fields]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert len(shown) == len(frames)
+    assert len(shown) == 2 * len(sent)
     named = 0
     for (key, version, number, *_), request, response in zip(sent, shown[::2], shown[1::2], strict=True):
         assert request.split("\t") == [str(key.value), "", str(version), "", str(number)]
         with_name = response.split("\t") == ["", str(key.value), "", str(version), str(number)]
         # A request with a version or a value that tshark does not know is malformed to it: it names no response then.
+        # test_tshark_fields.py says which versions it knows, and compares their fields.
         assert with_name or response.split("\t") == ["", "", "", "", str(number)]
         named += with_name
     assert named >= len(sent) * 3 // 4
