@@ -52,26 +52,30 @@ def with_progress(records: Iterator[InputRecord], kept: list[InputRecord]) -> It
             print(f"   {len(kept):,} records sent", flush=True)
 
 
-def run_spark(pipeline: Pipeline, bootstrap: str, records: int) -> list[tuple[object, ...]]:
+def run_spark(pipeline: Pipeline, bootstrap: str, work: Path, records: int) -> list[tuple[object, ...]]:
     """Run the job of a pipeline with spark-submit on two local threads, and return its result when it has ended.
 
-    ``records``: number of input records, which are read in `BATCHES` batches.
+    Args:
+        pipeline: the pipeline.
+        bootstrap: ``HOST:PORT`` of the node.
+        work: folder for checkpoints, files and the log of Spark.
+        records: number of input records, which are read in `BATCHES` batches.
 
     Raises:
         SystemExit: the job failed; the message has the end of its log.
     """
     settings = {"spark.jars.ivy": str(ROOT / ".cache" / "ivy2")}
-    command = submit_command(pipeline, "local[2]", bootstrap, WORK, -(-records // BATCHES), settings)
-    log = WORK / "spark.log"
+    command = submit_command(pipeline, "local[2]", bootstrap, work, -(-records // BATCHES), settings)
+    log = work / "spark.log"
     with log.open("w") as errors:
-        done = subprocess.run(command, stderr=errors, cwd=WORK, env=environment(), check=False)
+        done = subprocess.run(command, stderr=errors, cwd=work, env=environment(), check=False)
     if done.returncode:
         raise SystemExit(f"the Spark job failed; the end of {log}:\n{log.read_text()[-3000:]}")
-    return [tuple(row) for row in json.loads((WORK / "result.json").read_text())]
+    return [tuple(row) for row in json.loads((work / "result.json").read_text())]
 
 
-def demonstrate(pipeline: Pipeline, bootstrap: str, size: int) -> None:
-    """Create the topics of a pipeline, send its input, run its job, and print and check the result.
+def demonstrate(pipeline: Pipeline, bootstrap: str, work: Path, size: int) -> None:
+    """Create the topics of a pipeline, send its input, run its job in folder ``work``, and print and check the result.
 
     Raises:
         SystemExit: the job failed, or its result differs from the expected one.
@@ -83,7 +87,7 @@ def demonstrate(pipeline: Pipeline, bootstrap: str, size: int) -> None:
     pipeline.send(bootstrap, with_progress(pipeline.make_input(size, time.sleep), records))
     print(f"   {len(records):,} records acknowledged after {time.monotonic() - since:.1f} s")
     print(f"3. spark-submit {script(pipeline).relative_to(ROOT)} (the first time Spark fetches its packages)")
-    result = run_spark(pipeline, bootstrap, len(records))
+    result = run_spark(pipeline, bootstrap, work, len(records))
     print(f"4. {pipeline.summary}: {len(result):,} rows\n\n{pipeline.show(result)}\n")
     if result != pipeline.expected(records):
         raise SystemExit("The result differs from what plain Python computes from the same input.")
@@ -99,25 +103,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pipeline", choices=(*NAMES, "template"))
     parser.add_argument("--size", type=int, help="approximate number of input records")
+    parser.add_argument("--data-dir", type=Path, default=DATA, help="directory of the node's data, which is kept")
+    parser.add_argument("--folder", type=Path, default=WORK, help="folder of the job, which is emptied first")
     parser.add_argument("--packages", action="store_true", help="print the Maven packages of the pipeline, and stop")
     options = parser.parse_args()
     pipeline = load(options.pipeline)
     if options.packages:
         print(packages(pipeline))
         return
-    shutil.rmtree(WORK, ignore_errors=True)
-    WORK.mkdir(parents=True)
-    print(f"{pipeline.summary}\n1. a node: ottla serve --data-dir {DATA.name}")
-    node, bootstrap = start_node(DATA)
+    data, work = options.data_dir.absolute(), options.folder.absolute()
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    print(f"{pipeline.summary}\n1. a node: ottla serve --data-dir {data.name}")
+    node, bootstrap = start_node(data)
     try:
         print(f"   ready at {bootstrap}")
-        demonstrate(pipeline, bootstrap, options.size or pipeline.demo_size)
+        demonstrate(pipeline, bootstrap, work, options.size or pipeline.demo_size)
     finally:
         node.send_signal(signal.SIGTERM)
         status = node.wait(300)
     if status:
         raise SystemExit(f"the node ended with status {status}")
-    print(f"The node has stopped cleanly. Its data is kept in {DATA.name}/.")
+    print(f"The node has stopped cleanly. Its data is kept in {data.name}/.")
     print("To start one for keeps:  .venv/bin/ottla serve")
 
 
