@@ -35,7 +35,7 @@ async def get_offset_reset(page: PageRequest) -> View:
         ProtocolError: the group does not exist, or the session may not describe it.
     """
     group = await describe_group(page, page.text("id"))
-    positions = await fetch_positions(group)
+    positions = await fetch_positions(group.channel, group.type, group.id)
     topics = sorted({topic for topic, _ in positions})
     values = {"title": f"Reset offsets of {group.id}", "group": group, "topics": topics}
     return View("offset_reset.html", {**values, "is_empty": group.state in EMPTY_STATES})
@@ -112,7 +112,7 @@ async def reset_offsets(page: PageRequest) -> View:
     group = await describe_group(page, page.text("id"))
     if group.state not in EMPTY_STATES:
         raise InvalidInput(f"Group {group.id} is {group.state}: stop its members first, as they would commit again.")
-    positions = await fetch_positions(group)
+    positions = await fetch_positions(group.channel, group.type, group.id)
     planned = await plan_reset(page, positions, await _select_partitions(page, positions))
     if not planned:
         raise InvalidInput("No partition has an offset to set.")
@@ -187,7 +187,7 @@ async def delete_group(page: PageRequest) -> View:
         ProtocolError: the coordinator refused it, such as for a group with members.
     """
     group = await describe_group(page, page.text("id"))
-    positions = await fetch_positions(group)
+    positions = await fetch_positions(group.channel, group.type, group.id)
 
     async def execute() -> str:
         _, channel = await find_group_coordinator(page, group.id)

@@ -1,18 +1,18 @@
-"""Pages of groups of all four types: list of groups, and members, assignments and lag of one group.
+"""Page of a group of any of the four types: members, assignments and lag.
 
 Source: ``ConsumerGroupCommand.java``, ``ShareGroupCommand.java``, ``StreamsGroupCommand.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ottla.client.channel import Channel
 from ottla.console.offsets import LATEST, TopicPartitionName, list_offsets
 from ottla.console.page import PageRequest, View, check
 from ottla.console.paging import paginate
 from ottla.console.record_scan import RecordCriteria, RecordScan, ScanRange
-from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode, WireError
@@ -24,7 +24,6 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
 )
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
-from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
@@ -33,15 +32,15 @@ from ottla.wire.record_batch import legacy_records
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 EMPTY_STATES = ("Empty", "Dead")
 OFFSETS_VERSION_WITH_NAMES = 9
-_LIST_VERSION = 5
 _MAX_REBALANCES = 20
 _MAX_TIMED_ROWS = 30
 _OTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
-_DESCRIBERS: tuple[tuple[str, Any], ...] = (
-    (CONSUMER, ConsumerGroupDescribeRequest),
-    (SHARE, ShareGroupDescribeRequest),
-    (STREAMS, StreamsGroupDescribeRequest),
-)
+_DESCRIBERS: dict[str, Any] = {
+    CONSUMER: ConsumerGroupDescribeRequest,
+    SHARE: ShareGroupDescribeRequest,
+    STREAMS: StreamsGroupDescribeRequest,
+}
+"""Request that describes groups of a type; for any other type it is DescribeGroups."""
 
 
 class DescribedGroup(NamedTuple):
@@ -74,45 +73,6 @@ async def find_group_coordinator(page: PageRequest, group: str) -> tuple[int, An
     check(row.error_code, row.error_message, f"coordinator of group {group}")
     await page.client.metadata([])
     return row.node_id, await page.client.broker(row.node_id)
-
-
-async def list_groups(page: PageRequest) -> tuple[list[ListedGroup], list[int]]:
-    """Return the groups that the session may describe, sorted by id, and the ids of brokers that did not respond."""
-    own = page.node.local.node_id
-    response = await page.client.call(ListGroupsRequest(), _LIST_VERSION)
-    found, silent = list(response.groups), []
-    sees_all = page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
-    for node in await page.client.brokers():
-        if node == own:
-            continue
-        try:
-            remote = await page.node.local.call_remote(node, ListGroupsRequest(), _LIST_VERSION)
-        except (OSError, WireError):
-            silent.append(node)
-            continue
-        found += [
-            group
-            for group in remote.groups
-            if sees_all or page.client.may(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        ]
-    found.sort(key=lambda group: group.group_id)
-    return found, silent
-
-
-async def get_groups(page: PageRequest) -> View:
-    """Return the page with the list of groups whose id contains the query ``q``, in any case; all groups without ``q``.
-
-    They are those that the session may describe. The page names the brokers that did not respond, whose groups are not
-    in the list.
-    """
-    wanted = page.fields.get("q", "").strip().lower()
-    every, silent = await list_groups(page)
-    rows, paging = paginate(page, [group for group in every if wanted in group.group_id.lower()])
-    values = {"title": "Groups", "rows": rows, "paging": paging, "q": wanted, "silent": silent}
-    return View("groups.html", values)
-
-
-# ---------------------------------------------------------------------- one group
 
 
 def _by_topic(assignment: Any) -> dict[str, list[int]]:
@@ -152,6 +112,16 @@ def _member(kind: str, member: Any) -> dict[str, Any]:
     }
 
 
+async def describe_groups(channel: Channel, kind: str, groups: list[str]) -> list[Any]:
+    """Return the rows of groups of a type in a coordinator's response, in the order of ``groups``; errors unchecked.
+
+    Raises:
+        ProtocolError, OSError, WireError: as `Channel.call`.
+    """
+    rows: list[Any] = (await channel.call(_DESCRIBERS.get(kind, DescribeGroupsRequest)(groups))).groups
+    return rows
+
+
 async def describe_group(page: PageRequest, group: str) -> DescribedGroup:
     """Describe a group of any type.
 
@@ -159,8 +129,8 @@ async def describe_group(page: PageRequest, group: str) -> DescribedGroup:
         ProtocolError: the group does not exist, or the session may not describe it.
     """
     coordinator, channel = await find_group_coordinator(page, group)
-    for kind, request in _DESCRIBERS:
-        row = (await channel.call(request([group]))).groups[0]
+    for kind in _DESCRIBERS:
+        row = (await describe_groups(channel, kind, [group]))[0]
         if row.error_code not in _OTHER_TYPE:
             check(row.error_code, row.error_message, f"group {group}")
             members = [_member(kind, member) for member in sorted(row.members, key=lambda m: m.member_id)]
@@ -168,7 +138,7 @@ async def describe_group(page: PageRequest, group: str) -> DescribedGroup:
             return DescribedGroup(
                 group, kind, row.group_state, row.group_epoch, assignor, coordinator, members, channel
             )
-    row = (await channel.call(DescribeGroupsRequest([group]))).groups[0]
+    row = (await describe_groups(channel, CLASSIC, [group]))[0]
     if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or row.group_state == "Dead":
         check(ErrorCode.GROUP_ID_NOT_FOUND, "the group does not exist", f"group {group}")
     check(row.error_code, row.error_message, f"group {group}")
@@ -176,32 +146,40 @@ async def describe_group(page: PageRequest, group: str) -> DescribedGroup:
     return DescribedGroup(group, CLASSIC, row.group_state, None, row.protocol_data, coordinator, members, channel)
 
 
-async def fetch_positions(group: DescribedGroup) -> dict[TopicPartitionName, int]:
+async def fetch_positions(channel: Channel, kind: str, group: str) -> dict[TopicPartitionName, int]:
     """Return the committed offsets of a group, or the start offsets of a share group; partitions without are left out.
+
+    ``channel`` is one to the coordinator, ``kind`` the type of the group.
 
     Raises:
         ProtocolError: the coordinator refused the request.
     """
-    if group.type == SHARE:
-        query = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group.id, None)])
-        shared = (await group.channel.call(query)).groups[0]
-        check(shared.error_code, shared.error_message, f"group {group.id}")
+    if kind == SHARE:
+        query = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, None)])
+        shared = (await channel.call(query)).groups[0]
+        check(shared.error_code, shared.error_message, f"group {group}")
         return {
             (topic.topic_name, row.partition_index): row.start_offset
             for topic in shared.topics
             for row in topic.partitions
             if row.start_offset >= 0
         }
-    version = group.channel.version_for(ApiKey.OFFSET_FETCH, OFFSETS_VERSION_WITH_NAMES)
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group.id, topics=None)])
-    stored = (await group.channel.call(request, version)).groups[0]
-    check(stored.error_code, None, f"group {group.id}")
+    version = channel.version_for(ApiKey.OFFSET_FETCH, OFFSETS_VERSION_WITH_NAMES)
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)])
+    stored = (await channel.call(request, version)).groups[0]
+    check(stored.error_code, None, f"group {group}")
     return {
         (topic.name, row.partition_index): row.committed_offset
         for topic in stored.topics
         for row in topic.partitions
         if row.committed_offset >= 0
     }
+
+
+def sum_lags(positions: Mapping[TopicPartitionName, int], ends: Mapping[TopicPartitionName, int]) -> int | None:
+    """Return the lag in records of a group: the sum over the partitions whose end is known; None without any."""
+    lags = [max(ends[at] - position, 0) for at, position in positions.items() if at in ends]
+    return sum(lags) if lags else None
 
 
 async def load_leaders(page: PageRequest, partitions: Iterable[TopicPartitionName]) -> None:
@@ -221,7 +199,7 @@ async def describe_lag(page: PageRequest, group: DescribedGroup) -> list[dict[st
     Raises:
         ProtocolError: the coordinator refused the request.
     """
-    positions = await fetch_positions(group)
+    positions = await fetch_positions(group.channel, group.type, group.id)
     owners = {
         (topic, number): member["client"] or member["id"]
         for member in group.members
