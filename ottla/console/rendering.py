@@ -20,9 +20,9 @@ def format_count(value: float | None) -> str:
     return UNKNOWN if value is None or value < 0 else f"{value:,.0f}"
 
 
-def format_rate(value: float) -> str:
-    """Return a rate per second, with one decimal place between 0 and 10, and thousands separators."""
-    return f"{value:.1f}" if 0 < value < 10 else format_count(value)
+def format_rate(value: float | None) -> str:
+    """Return a rate per second, with one decimal place between 0 and 10, and thousands separators; a dash for None."""
+    return f"{value:.1f}" if value is not None and 0 < value < 10 else format_count(value)
 
 
 def format_size(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Traffic of this node at present and over the last hour, and its charts."""
+"""Traffic of this node at present and over the last hour, its charts, and recent rates of its topics."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import NamedTuple
 from ottla.broker.replication.hosted_partition import TopicTraffic
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.env.env import Env
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 
 SAMPLE_S = 2.0
 SAMPLES_PER_POINT = 15
 POINTS = 120
 """Number of points in a chart, each of 30 seconds: one hour."""
 CHART_WIDTH, CHART_HEIGHT = 600, 80
+SAMPLES_PER_TOPIC_COUNT = 5
+"""Number of samples between two copies of the topics' counters: 10 seconds."""
 
 
 class Rates(NamedTuple):
@@ -30,6 +34,20 @@ class _Totals(NamedTuple):
     messages_in: int
     bytes_in: int
     bytes_out: int
+
+
+class TopicRates(NamedTuple):
+    """Recent traffic of a topic per second on this node: produced records, and their bytes."""
+
+    messages_in: float
+    bytes_in: float
+
+
+class _TopicCounts(NamedTuple):
+    """Counters of produced records and bytes by topic at a time; a topic without has come later, with zeros."""
+
+    at_ms: float
+    by_topic: dict[str, tuple[int, int]]
 
 
 class Chart(NamedTuple):
@@ -48,6 +66,7 @@ class TrafficHistory:
         self._points: deque[Rates] = deque(maxlen=POINTS)
         self._last = self._point_start = self._totals()
         self._samples = 0
+        self._counts: deque[_TopicCounts] = deque([_TopicCounts(env.monotonic_ms(), {})], maxlen=2)
         self.now = Rates()
 
     def _totals(self) -> _Totals:
@@ -69,6 +88,8 @@ class TrafficHistory:
         while True:
             await self._env.sleep(SAMPLE_S)
             self.sample()
+            if self._samples % SAMPLES_PER_TOPIC_COUNT == 0:
+                await run_in_background(self._env, self.count_topics())
 
     def sample(self) -> None:
         """Compute the present rates, and add a point to the history after every `SAMPLES_PER_POINT` samples."""
@@ -79,6 +100,29 @@ class TrafficHistory:
         if self._samples % SAMPLES_PER_POINT == 0:
             self._points.append(_rates(self._point_start, totals))
             self._point_start = totals
+
+    def count_topics(self) -> Job[None]:
+        """Copy the counters of all topics, as a job: `topic_rates` compares them with later ones."""
+        at_ms, counts = self._env.monotonic_ms(), {}
+        for topic, traffic in list(self._replicas.traffic.items()):
+            counts[topic] = traffic.messages_in, traffic.bytes_in
+            yield None
+        self._counts.append(_TopicCounts(at_ms, counts))
+
+    def topic_rates(self, topic: str) -> TopicRates | None:
+        """Return the rates of a topic since the older one of the last two copies of its counters.
+
+        That is 10 to 20 s, and less in the first 10 s, but 2 s at least. None: this node hosts no partition of it.
+        """
+        traffic = self._replicas.traffic.get(topic)
+        if traffic is None:
+            return None
+        at_ms, by_topic = self._counts[0]
+        messages, size = by_topic.get(topic, (0, 0))
+        if messages > traffic.messages_in or size > traffic.bytes_in:  # the topic is a new one of the same name
+            messages = size = 0
+        seconds = max((self._env.monotonic_ms() - at_ms) / 1000, SAMPLE_S)
+        return TopicRates((traffic.messages_in - messages) / seconds, (traffic.bytes_in - size) / seconds)
 
     def chart(self, series: Callable[[Rates], float]) -> Chart:
         """Return the chart of a series, such as ``lambda rates: rates.bytes_in``; the newest point is at the right."""

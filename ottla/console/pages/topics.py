@@ -58,6 +58,17 @@ async def fetch_log_sizes(page: PageRequest, partitions: Mapping[str, Sequence[i
     }
 
 
+def count_segments(page: PageRequest, topic: str, numbers: Sequence[int]) -> dict[int, int]:
+    """Return the number of log segments of each of the partitions of a topic that has a replica on this node.
+
+    Empty if the session may not describe log directories, as for their sizes.
+    """
+    if not page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
+        return {}
+    hosted = {number: page.node.components.replica_manager.get(topic, number) for number in numbers}
+    return {number: len(replica.log.segments) for number, replica in hosted.items() if replica is not None}
+
+
 async def fetch_offsets(page: PageRequest, topic: str, numbers: Sequence[int], timestamp: int) -> dict[int, int]:
     """Return the offset of each partition for a timestamp; -1 if no record is that recent.
 
@@ -71,7 +82,7 @@ async def fetch_offsets(page: PageRequest, topic: str, numbers: Sequence[int], t
 async def get_topics(page: PageRequest) -> View:
     """Return the page with the list of topics whose name contains the query ``q``, in any case; all without ``q``.
 
-    Internal topics are in it only with ``internal=1``. Sizes are those of the replicas on this node.
+    Internal topics are in it only with ``internal=1``. Sizes and rates are those of the replicas on this node.
     """
     wanted = page.fields.get("q", "").strip().lower()
     shows_internal = page.fields.get("internal") == "1"
@@ -80,7 +91,7 @@ async def get_topics(page: PageRequest) -> View:
     found.sort(key=lambda topic: topic.name or "")
     topics, paging = paginate(page, found)
     sizes = await fetch_log_sizes(page, {t.name or "": range(len(t.partitions)) for t in topics})
-    traffic = page.node.components.replica_manager.traffic
+    traffic = page.node.traffic
     rows = [
         {
             "name": topic.name,
@@ -89,7 +100,7 @@ async def get_topics(page: PageRequest) -> View:
             "replicas": max((len(p.replica_nodes) for p in topic.partitions), default=0),
             "under_replicated": sum(len(p.isr_nodes) < len(p.replica_nodes) for p in topic.partitions),
             "size": _sum_sizes(sizes, topic),
-            "messages_in": traffic[topic.name].messages_in if topic.name in traffic else 0,
+            "rates": traffic.topic_rates(topic.name or ""),
         }
         for topic in topics
     ]
@@ -104,7 +115,7 @@ def _sum_sizes(sizes: Mapping[tuple[str, int], int], topic: MetadataResponseTopi
 
 
 async def get_topic_partitions(page: PageRequest) -> View:
-    """Return the live block of the page: partitions of a topic with leader, ISR, offsets, size and remote part.
+    """Return the live block of the page: partitions of a topic with leader, ISR, offsets, size and segments.
 
     Raises:
         ProtocolError: the topic does not exist, or the session may not describe it.
@@ -116,6 +127,7 @@ async def get_topic_partitions(page: PageRequest) -> View:
     starts = await fetch_offsets(page, name, numbers, EARLIEST)
     ends = await fetch_offsets(page, name, numbers, LATEST)
     sizes = await fetch_log_sizes(page, {name: numbers})
+    segments = count_segments(page, name, numbers)
     rows = [
         {
             "partition": p.partition_index,
@@ -126,6 +138,7 @@ async def get_topic_partitions(page: PageRequest) -> View:
             "end": ends.get(p.partition_index),
             "records": _difference(starts.get(p.partition_index), ends.get(p.partition_index)),
             "size": sizes.get((name, p.partition_index)),
+            "segments": segments.get(p.partition_index),
         }
         for p in shown
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from http.client import HTTPConnection
 
@@ -39,9 +40,27 @@ def test_topic_shows_partitions_with_offsets_and_settings_with_sources(browser: 
     assert "orders 3 1 0" in browser.get("/topics").text
     assert "No topics." in browser.get("/topics?q=nothing").text
     page = browser.get("/topic?name=orders")
-    assert "0 1 1 1 0 10 10" in page.text, "partition, leader, replicas, in sync, first, end, records"
+    assert re.search(r"0 1 1 1 0 10 10 \d+ B 1 Delete", page.text), (
+        "partition, leader, replicas, in sync, first, end, records, size, segments"
+    )
     assert "retention.ms 1000000 topic" in page.text
     assert "segment.ms 604800000 default" in page.text
+
+
+def test_topics_show_records_and_bytes_in_a_second(running: ConsoleFixture, browser: Browser) -> None:
+    running.broker.produce("busy", *["value of the record"] * 100)
+    found = re.search(r"busy 1 1 0 [\d.]+ \S+ ([\d,.]+) ([\d,.]+ [KM]?i?B)", browser.get("/topics?q=busy").text)
+    assert found is not None
+    assert float(found[1].replace(",", "")) > 0
+    assert found[2] != "0 B"
+
+
+def test_topic_shows_the_number_of_segments_of_each_partition(running: ConsoleFixture, browser: Browser) -> None:
+    running.broker.client.create_topic("rolled", 2, settings={"segment.bytes": "1048576"})
+    for _ in range(3):
+        running.broker.produce("rolled", "x" * 600_000, partition=1)
+    text = browser.get("/topic?name=rolled").text
+    assert re.search(r" 0 1 1 1 0 0 0 0 B 1 Delete .* 1 1 1 1 0 3 3 [\d.]+ MiB 3 Delete", text), text
 
 
 def test_unknown_topic_page_and_path_are_errors_with_a_name(browser: Browser) -> None:
