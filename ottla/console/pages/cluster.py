@@ -1,10 +1,11 @@
-"""Page of the cluster: the metadata quorum, and a table of leaders and replicas by partition and broker."""
+"""Page of the cluster: metadata quorum, feature levels, and a table of leaders and replicas by partition and broker."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ottla.console.page import PageRequest, View
+from ottla.console.pages.feature_levels import describe_features
 from ottla.console.pages.overview import ClusterState, fetch_cluster_state
 from ottla.console.paging import paginate
 from ottla.jobs.job import Job
@@ -92,17 +93,18 @@ async def describe_replicas(page: PageRequest, state: ClusterState) -> dict[str,
 
 
 async def get_state(page: PageRequest) -> View:
-    """Return the live block of the page: quorum and replica table."""
+    """Return the live block of the page: quorum, feature levels and replica table."""
     state = await fetch_cluster_state(page)
     values = {
         "quorum": state.quorum,
         "replicas_of_quorum": [] if state.quorum is None else describe_quorum(state.quorum),
+        "features": describe_features(page),
         **(await describe_replicas(page, state)),
     }
     return View("cluster.html", values)
 
 
 async def get_cluster(page: PageRequest) -> View:
-    """Return the page with voters and observers of the quorum, and the replicas of partitions by broker."""
+    """Return the page with the members of the quorum, feature levels, and the replicas of partitions by broker."""
     view = await get_state(page)
     return View("cluster.html", {"title": "Cluster", **view.values})

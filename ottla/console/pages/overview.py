@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ottla import __version__
 from ottla.console.page import PageRequest, View
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.env.hosts import format_address
@@ -182,6 +183,7 @@ async def get_overview(page: PageRequest) -> View:
     values = {
         "title": "Overview",
         "cluster_id": state.cluster.cluster_id,
+        "ottla_version": __version__,
         "kafka_version": KAFKA_VERSION,
         "counts": counts,
         "nodes": await run_in_background(env, describe_nodes(state)),

@@ -53,10 +53,10 @@ def peer(running: ConsoleFixture) -> Iterator[RawClient]:
         yield client
 
 
-def wait_until(found: Callable[[], Any], what: str) -> Any:
+def wait_until(found: Callable[[], Any], problem: str) -> Any:
     deadline_s = time.monotonic() + WITHIN_S
     while not (result := found()):
-        assert time.monotonic() < deadline_s, what
+        assert time.monotonic() < deadline_s, problem
         time.sleep(0.05)
     return result
 

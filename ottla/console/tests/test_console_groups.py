@@ -144,6 +144,8 @@ def test_cluster_shows_quorum_and_replicas(browser: Browser) -> None:
     assert "Leader node 1 Epoch 1" in page.text
     assert "1 leader" in page.text
     assert "orders 0 0 leader orders 1 0 leader" in page.text
+    assert "Feature levels Node metadata.version eligible.leader.replicas.version" in page.text
+    assert "In use 30 (4.3-IV0) 1 1 1 1 1 2 1 7 to 30 (4.3-IV0) 0 to 1 0 to 1 0 to 1 0 to 1 0 to 1 0 to 2" in page.text
     assert "No partitions." in browser.get("/cluster?problems=1").text
 
 

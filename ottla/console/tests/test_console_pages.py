@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 
 import pytest
 
+import ottla
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
 
 pytestmark = pytest.mark.xdist_group(__name__)
@@ -33,6 +34,7 @@ def test_overview_shows_nodes_partitions_and_traffic(browser: Browser) -> None:
     assert "Broker Quorum Leads Replicas 1 127.0.0.1:" in page.text
     assert "alive leader" in page.text
     assert "Offline partitions 0" in page.text
+    assert f"Version of node 1 Ottla {ottla.__version__} Protocol version Apache Kafka 4.3.1" in page.text
     assert "Warnings" not in page.text
 
 

@@ -12,7 +12,7 @@ from ottla.console.traffic_history import TopicRates, TrafficHistory
 
 
 class TrafficFixture:
-    """History of a node whose clock and counters the test sets."""
+    """History of a node with a clock and counters that the test sets."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000.0
