@@ -21,8 +21,8 @@ MAX_LAG_PARTITIONS = 10_000
 _LIST_VERSION = 5
 _DESCRIBED_AT_ONCE = 10
 """Number of groups in a request that describes them; it bounds the size of a response."""
-_ENDS_AT_ONCE = 1_000
-"""Number of partitions in a request for end offsets: about 3 ms of the event loop."""
+_ENDS_AT_ONCE = 500
+"""Number of partitions in a request for end offsets: about 2 ms of the event loop."""
 LocatedGroup = tuple[ListedGroup, int]
 """Group and node id of its coordinator."""
 Positions = dict[TopicPartitionName, int]
