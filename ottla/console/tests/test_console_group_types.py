@@ -17,8 +17,7 @@ from ottla.console.pages import group_list
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console, next_event
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import incremental_alter_configs as iac
-from ottla.wire.messages import metadata as md
-from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import metadata, offset_commit
 from ottla.wire.messages import share_acknowledge as sha
 from ottla.wire.messages import share_fetch as shf
 from ottla.wire.messages import share_group_heartbeat as sgh
@@ -115,7 +114,7 @@ def accept_records(peer: RawClient, group: str, ends: dict[int, int]) -> None:
 
     They are the records from offset 0 on.
     """
-    found = peer.call(ApiKey.METADATA, 12, md.MetadataRequest([md.MetadataRequestTopic(name="orders")]))
+    found = peer.call(ApiKey.METADATA, 12, metadata.MetadataRequest([metadata.MetadataRequestTopic(name="orders")]))
     topic, epoch = found.topics[0].topic_id, 0
     acquired: set[int] = set()
 
@@ -176,9 +175,9 @@ def test_share_group_shows_members_assignment_and_lag(browser: Browser, peer: Ra
 
 def test_streams_group_shows_members_tasks_and_lag(browser: Browser, peer: RawClient) -> None:
     epoch = join_streams_group(peer, "streamers")
-    rows = [oc.OffsetCommitRequestPartition(0, 4), oc.OffsetCommitRequestPartition(1, 9)]
-    topics = [oc.OffsetCommitRequestTopic("orders", partitions=rows)]
-    request = oc.OffsetCommitRequest("streamers", epoch, MEMBER, topics=topics)
+    rows = [offset_commit.OffsetCommitRequestPartition(0, 4), offset_commit.OffsetCommitRequestPartition(1, 9)]
+    topics = [offset_commit.OffsetCommitRequestTopic("orders", partitions=rows)]
+    request = offset_commit.OffsetCommitRequest("streamers", epoch, MEMBER, topics=topics)
     answer = peer.call(ApiKey.OFFSET_COMMIT, 9, request)
     assert [row.error_code for row in answer.topics[0].partitions] == [0, 0]
     text = text_with(browser, "/group?id=streamers", "State Stable")
