@@ -115,7 +115,7 @@ def _sum_sizes(sizes: Mapping[tuple[str, int], int], topic: MetadataResponseTopi
 
 
 async def get_topic_partitions(page: PageRequest) -> View:
-    """Return the live block of the page: partitions of a topic with leader, ISR, offsets, size, segments and remote part.
+    """Return the live block of the page: partitions with leader, ISR, offsets, size, segments and remote part.
 
     Raises:
         ProtocolError: the topic does not exist, or the session may not describe it.
