@@ -32,7 +32,7 @@ def check_watch_options(parser: argparse.ArgumentParser, options: argparse.Names
 
 
 def clear_screen(output: str) -> None:
-    """Clear the terminal before the next table; do nothing if the output is no text, or goes elsewhere."""
+    """Clear the terminal before the next table, if text is written to a terminal."""
     if output == "text" and sys.stdout.isatty():
         write_bytes(CLEAR_SCREEN)
 

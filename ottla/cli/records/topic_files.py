@@ -23,7 +23,7 @@ STANDARD = "-"
 
 
 class _Progress:
-    """Counter of records on standard error, updated in place; its methods print nothing if that is not a terminal."""
+    """Counter of records on standard error, updated in place; its methods print only to a terminal."""
 
     def __init__(self) -> None:
         self._is_shown = sys.stderr is not None and sys.stderr.isatty()
