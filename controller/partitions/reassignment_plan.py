@@ -100,7 +100,8 @@ def drain(
     yield from count_partitions(brokers, partitions.items())
     moves: list[PlannedReassignment] = []
     stuck: list[PlannedPartition] = []
-    for at, replicas in sorted(partitions.items()):
+    for at in (yield from _sort_partitions(partitions)):
+        replicas = partitions[at]
         yield None
         if leaving and not set(leaving).isdisjoint(replicas):
             target = replace_brokers(brokers, replicas, leaving)
@@ -125,7 +126,7 @@ def rebalance(
     brokers = BrokerLoads(racks)
     yield from count_partitions(brokers, partitions.items())
     total = sum(brokers.replicas.values())
-    plan: dict[PlannedPartition, tuple[int, ...]] = {at: tuple(replicas) for at, replicas in sorted(partitions.items())}
+    plan = {at: tuple(partitions[at]) for at in (yield from _sort_partitions(partitions))}
     for step in (_into_other_racks, _unload_full_brokers, _fill_empty_brokers):
         for at, replicas in plan.items():
             yield None
@@ -135,6 +136,19 @@ def rebalance(
             yield None
             plan[at] = _prefer_least_loaded_leader(brokers, replicas)
     return [PlannedReassignment(at, replicas) for at, replicas in plan.items() if replicas != tuple(partitions[at])]
+
+
+def _sort_partitions(partitions: Iterable[PlannedPartition]) -> PlanSteps[list[PlannedPartition]]:
+    """Return partitions in order, as a job."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+        yield None
+    out: list[PlannedPartition] = []
+    for topic in sorted(numbers):
+        out += [(topic, number) for number in sorted(numbers[topic])]
+        yield None
+    return out
 
 
 def _replaced(brokers: BrokerLoads, replicas: tuple[int, ...], place: int, new: int) -> tuple[int, ...]:

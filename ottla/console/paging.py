@@ -42,9 +42,13 @@ class Paging(NamedTuple):
 def paginate(page: PageRequest, rows: Sequence[Any]) -> tuple[list[Any], Paging]:
     """Return the rows of the page that the query's field ``first`` selects, and their range.
 
+    A ``first`` beyond the end selects the last page, as rows may have been removed meanwhile.
+
     Raises:
         InvalidInput: ``first`` is not a number from 0 to 10,000,000.
     """
     first = page.number("first", 0, 0, _MAX_FIRST)
+    if first >= len(rows):  # rows were removed meanwhile
+        first = max(len(rows) - 1, 0) // PAGE_ROWS * PAGE_ROWS
     shown = list(rows[first : first + PAGE_ROWS])
     return shown, Paging(first, len(shown), len(rows))

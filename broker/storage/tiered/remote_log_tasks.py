@@ -288,15 +288,13 @@ class RemoteLogTasks:
     def measure_job(self, now_ms: float) -> Job[None]:
         """Update copy lag, and number and size of the remote segments, in the partition's gauges, as a job.
 
-        The caller runs it after each round; ``now_ms``: monotonic time in ms.
+        The caller runs it after each round; ``now_ms``: monotonic time in ms. Disabled copies have no lag.
         """
         log, gauges = self.log, self._gauges
-        rolled = [s.size_bytes for s in log.segments if s.base_offset > log.highest_remote_offset][:-1]
-        gauges.copy_lag_segments, gauges.copy_lag_bytes = len(rolled), sum(rolled)
-        if not rolled:
-            gauges.lagging_since_ms = None
-        elif gauges.lagging_since_ms is None:
-            gauges.lagging_since_ms = now_ms
+        rolled = [s for s in log.segments if s.base_offset > log.highest_remote_offset][:-1]
+        if not log.config.tiering.has_copies:
+            rolled = []
+        gauges.set_copy_lag({s.base_offset: s.size_bytes for s in rolled}, now_ms)
         known, size_bytes = self._cache.list_segments(), 0
         for number, metadata in enumerate(known, 1):
             if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:

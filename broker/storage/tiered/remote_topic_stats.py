@@ -5,6 +5,7 @@ Source: ``RemoteStorageMetrics.java``, ``BrokerTopicMetrics.java`` (apache/kafka
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 MAX_FAILURE_CHARS = 300
@@ -68,7 +69,7 @@ class RemoteTopicStats:
 class RemotePartitionGauges:
     """Gauges of a partition that this broker leads, as of the last run of its tasks: lags, remote segments, sizes."""
 
-    __slots__ = (*_NUMBERS, "lagging_since_ms")
+    __slots__ = (*_NUMBERS, "_rolled_ms", "lagging_since_ms")
 
     def __init__(self) -> None:
         self.copy_lag_bytes = self.copy_lag_segments = 0
@@ -78,7 +79,15 @@ class RemotePartitionGauges:
         self.metadata_count = self.size_bytes = 0
         """Remote segments that are known, and the bytes of those whose copy has ended, also while they are deleted."""
         self.lagging_since_ms: float | None = None
-        """Monotonic time in ms since which each measurement has found rolled segments that are not copied."""
+        """Monotonic time in ms since which the oldest rolled segment waits for its copy; None without any."""
+        self._rolled_ms: dict[int, float] = {}
+        """Time of the first measurement that found each of these segments, by base offset."""
+
+    def set_copy_lag(self, sizes: Mapping[int, int], now_ms: float) -> None:
+        """Set the copy lag. ``sizes``: bytes of the rolled segments without a copy by base offset, oldest first."""
+        self.copy_lag_segments, self.copy_lag_bytes = len(sizes), sum(sizes.values())
+        self._rolled_ms = {base: self._rolled_ms.get(base, now_ms) for base in sizes}
+        self.lagging_since_ms = next(iter(self._rolled_ms.values()), None)
 
     def add(self, other: RemotePartitionGauges) -> None:
         """Add the gauges of another partition to these; the earlier begin of a lag is kept."""

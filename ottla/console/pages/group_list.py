@@ -82,8 +82,11 @@ async def describe_shown(page: PageRequest, groups: Sequence[LocatedGroup]) -> l
     members: dict[str, int] = {}
     positions: dict[str, Positions] = {}
     for node in {node for _, node in groups}:
-        channel = await page.client.broker(node)
-        for kind, ids in _ids_by_type(groups, node):
+        try:
+            channel = await page.client.broker(node)
+        except (ProtocolError, OSError):
+            continue  # such as a fenced broker, which Metadata omits
+        for kind, ids in _ids_by_type(page, groups, node):
             try:
                 members |= await _count_members(channel, kind, ids)
                 for group in ids:
@@ -104,11 +107,16 @@ async def describe_shown(page: PageRequest, groups: Sequence[LocatedGroup]) -> l
     ]
 
 
-def _ids_by_type(groups: Sequence[LocatedGroup], node: int) -> Iterator[tuple[str, list[str]]]:
-    """Yield the ids of the groups that a node coordinates by type, at most `_DESCRIBED_AT_ONCE` at once."""
+def _ids_by_type(page: PageRequest, groups: Sequence[LocatedGroup], node: int) -> Iterator[tuple[str, list[str]]]:
+    """Yield the ids of the groups that a node coordinates by type, at most `_DESCRIBED_AT_ONCE` at once.
+
+    Groups that the session may not describe, and the empty id, are left out: an error row keeps the client from
+    forwarding the request to the coordinator.
+    """
     by_type: dict[str, list[str]] = {}
     for group, coordinator in groups:
-        if coordinator == node:
+        may_describe = page.client.may(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        if coordinator == node and group.group_id and may_describe:
             by_type.setdefault(group.group_type or CLASSIC, []).append(group.group_id)
     for kind, ids in by_type.items():
         for start in range(0, len(ids), _DESCRIBED_AT_ONCE):
@@ -118,7 +126,7 @@ def _ids_by_type(groups: Sequence[LocatedGroup], node: int) -> Iterator[tuple[st
 async def _count_members(channel: Channel, kind: str, ids: list[str]) -> dict[str, int]:
     """Return the number of members of each group that the coordinator describes."""
     rows = await describe_groups(channel, kind, ids)
-    return {group: len(row.members) for group, row in zip(ids, rows, strict=True) if not row.error_code}
+    return {row.group_id: len(row.members) for row in rows if not row.error_code}
 
 
 async def _find_positions(channel: Channel, kind: str, group: str) -> Positions:

@@ -113,7 +113,7 @@ def _member(kind: str, member: Any) -> dict[str, Any]:
 
 
 async def describe_groups(channel: Channel, kind: str, groups: list[str]) -> list[Any]:
-    """Return the rows of groups of a type in a coordinator's response, in the order of ``groups``; errors unchecked.
+    """Return the rows of groups of a type in a coordinator's response, in its order; errors are not checked.
 
     Raises:
         ProtocolError, OSError, WireError: as `Channel.call`.
@@ -177,9 +177,10 @@ async def fetch_positions(channel: Channel, kind: str, group: str) -> dict[Topic
 
 
 def sum_lags(positions: Mapping[TopicPartitionName, int], ends: Mapping[TopicPartitionName, int]) -> int | None:
-    """Return the lag in records of a group: the sum over the partitions whose end is known; None without any."""
-    lags = [max(ends[at] - position, 0) for at, position in positions.items() if at in ends]
-    return sum(lags) if lags else None
+    """Return the lag in records of a group, the sum over its partitions; None without any, or without an end."""
+    if not positions or any(at not in ends for at in positions):
+        return None
+    return sum(max(ends[at] - position, 0) for at, position in positions.items())
 
 
 async def load_leaders(page: PageRequest, partitions: Iterable[TopicPartitionName]) -> None:

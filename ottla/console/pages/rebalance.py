@@ -38,6 +38,8 @@ class RebalancePlan(NamedTuple):
 
     moves: list[Move]
     shares: list[BrokerShare]
+    copied: int
+    """Number of moves that copy a replica to another broker."""
 
 
 def plan_rebalance(racks: Mapping[int, str | None], partitions: Assignment) -> Job[RebalancePlan]:
@@ -48,7 +50,11 @@ def plan_rebalance(racks: Mapping[int, str | None], partitions: Assignment) -> J
     planned = yield from rebalance(racks, partitions)
     shares = yield from count_shares(racks, partitions, planned)
     moves = yield from list_moves(partitions, planned)
-    return RebalancePlan(moves, shares)
+    copied = 0
+    for move in moves:
+        copied += move.is_copied
+        yield None
+    return RebalancePlan(moves, shares, copied)
 
 
 def encode_assignment(rows: Iterable[tuple[PlannedPartition, Sequence[int]]]) -> Job[list[bytes]]:
@@ -91,7 +97,7 @@ async def get_rebalance(page: PageRequest) -> View:
         "title": "Rebalance plan",
         "moves": shown,
         "text": "\n".join(move.text for move in shown),
-        "copied": sum(move.is_copied for move in plan.moves),
+        "copied": plan.copied,
         "paging": paging,
         "shares": plan.shares,
         **describe_ongoing(ongoing),

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges
 from ottla.broker.storage.tiered.tests.remote_log_tasks_fixture import TIERED, TieredPartitionFixture
 from ottla.jobs.job import run_to_end
 from ottla.log.log_config import TieringConfig
@@ -148,6 +149,26 @@ def test_leader_after_a_start_copies_on_from_the_last_copied_offset(*, clean: bo
     fixture.append(20)
     assert (fixture.copy() or 0) > 0
     assert min(each.start_offset for each in fixture.topic.cache.list_segments(1)) > highest - 40
+
+
+def test_copy_lag_lasts_since_the_oldest_segment_waits_for_its_copy() -> None:
+    gauges = RemotePartitionGauges()
+    for minute, bases in enumerate(([], [10], [10, 20], [20], [30, 40], [])):
+        gauges.set_copy_lag(dict.fromkeys(bases, 7), 60_000.0 * minute)
+        since_ms = [None, 60_000, 60_000, 120_000, 240_000, None][minute]
+        assert (gauges.copy_lag_bytes, gauges.lagging_since_ms) == (7 * len(bases), since_ms)
+
+
+def test_disabled_copies_have_no_lag() -> None:
+    fixture = TieredPartitionFixture()
+    fixture.append(60)
+    fixture.log.roll(NOW)
+    run_to_end(fixture.tasks.measure_job(0.0))
+    assert fixture.gauges.copy_lag_segments > 0
+    config = fixture.log.config
+    fixture.log.update_config(replace(config, tiering=config.tiering._replace(has_copies=False)))
+    run_to_end(fixture.tasks.measure_job(1.0))
+    assert (fixture.gauges.copy_lag_segments, fixture.gauges.lagging_since_ms) == (0, None)
 
 
 def test_gauges_of_copies_have_the_rolled_segments_and_the_copied_ones() -> None:
