@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ottla.client.channel import CLIENT_ID, Channel, open_channel
+from ottla.client.channel import CLIENT_ID, Channel, Disconnected, open_channel
 from ottla.client.connection_security import NO_SECURITY, AuthenticationFailed, ConnectionSecurity
 from ottla.client.record_decoding import DecodedRecords, decode_committed
 from ottla.env.env import Env
@@ -296,13 +296,20 @@ class ClusterClient:
         return await self.retry_while_leader_moves(send, lambda error: isinstance(error, not_sent))
 
     async def _open_leader(self, topic: str, partition: int) -> Channel:
-        """Return a connection to a leader. Raises `_NotAppendedError` for a retriable error of `leader`."""
+        """Return a connection to a leader.
+
+        Raises:
+            _NotAppendedError, _LeaderUnreachableError: a retriable error of `leader`, or an open connection to a
+                bootstrap server was closed.
+        """
         try:
             return await self.leader(topic, partition)
         except ProtocolError as error:
             if not is_retriable(error):
                 raise
             raise _NotAppendedError(error.code, error.message) from None
+        except Disconnected as error:
+            raise _LeaderUnreachableError(*error.args) from error
 
     def _check(self, topic: str, partition: int, error_code: int, text: str | None) -> None:
         """Raise ProtocolError with the message ``text`` if ``error_code`` is not NONE.

@@ -221,6 +221,17 @@ def test_produce_without_reachable_bootstrap_server_is_not_retried() -> None:
     assert brokers.slept == []
 
 
+def test_produce_is_retried_after_the_bootstrap_server_closed_its_connection() -> None:
+    brokers = FakeCluster(produce=on_produce_append)
+    client = brokers.client("b0:9000,b1:9001")
+    run_coroutine(client.metadata(None))
+    client.invalidate_leaders()
+    brokers.streams[0][2].handlers = {ApiKey.METADATA: lambda *_: None}
+    brokers.down, brokers.leaders[1] = {("b0", 9000)}, 1
+    assert run_coroutine(client.produce("t", 1, [records.NewRecord(b"k", b"v", 5)])) == 77
+    assert brokers.slept == [0.05]
+
+
 @pytest.mark.parametrize("error", [AuthenticationFailed("rejected"), ssl.SSLCertVerificationError("not trusted")])
 def test_produce_to_a_leader_that_fails_the_login_is_not_retried(error: OSError) -> None:
     brokers = FakeCluster(produce=on_produce_append)
