@@ -193,14 +193,15 @@ class FaultEndpoint:
 
 
 def reachable_addresses(config: NodeConfig, ports: Mapping[str, int]) -> list[str]:
-    """Return ``HOST:PORT`` of each listener at which other nodes reach this one, those for clients first.
+    """Return ``HOST:PORT`` of each listener at which other nodes reach this one, those for clients first, each once.
 
     A controller listener at any free port (port 0) is left out. ``ports``: bound port of each client listener by name.
     """
     quorum = config.quorum_config(*(listener.port for listener in config.controller_listeners))
     addresses = [(each.host, each.port) for each in config.registered_listeners(ports)]
-    addresses += [(each.host, each.port) for each in quorum.endpoints]
-    return [format_address(host, port) for host, port in addresses if port]
+    voters = [endpoint for node, endpoint in quorum.static_voters if node == config.node_id]
+    addresses += [(each.host, each.port) for each in (*quorum.endpoints, *voters)]
+    return list(dict.fromkeys(format_address(host, port) for host, port in addresses if port))
 
 
 def _response(status: HTTPStatus, value: Any) -> HttpResponse:
