@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import ottla
+from compat_tests.support.processes import free_port
 
 TIMEOUT_S = 120.0
 VOID = {"meta", "link", "input", "br", "hr", "img"}
@@ -111,7 +111,7 @@ class Browser:
     def request(
         self, method: str, path: str, body: str | bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Page:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
         fields = {"Host": f"{self.host}:{self.port}"}
         if self.cookies:
             fields["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
@@ -157,12 +157,6 @@ def next_event(response: HTTPResponse, name: str = "") -> str:
         assert line, "the stream has ended"
         assert time.monotonic() < deadline_s, "no event"
     return str(json.loads(response.readline().removeprefix(b"data: ")))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ConsoleFixture(NamedTuple):

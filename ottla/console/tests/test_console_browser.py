@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,14 +17,17 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla
+from compat_tests.support.processes import free_port
 from ottla.broker.config.limits import MAX_CONSOLE_FRAMES
 from ottla.console.page import PageRequest, View
 from ottla.console.pages.routes import PAGES
 from ottla.console.pages.topics import get_topic_partitions
-from ottla.console.tests.console_fixture import ConsoleFixture, console, free_port
+from ottla.console.tests.console_fixture import ConsoleFixture, console
 
 pytestmark = pytest.mark.xdist_group(__name__)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is not None and subprocess.run([CHROMIUM, "--version"], capture_output=True, check=False).returncode:
+    CHROMIUM = None  # its installation was interrupted
 PICTURES = os.environ.get("OTTLA_PICTURES")
 
 
@@ -66,6 +71,7 @@ class Walk:
     def check(self, name: str) -> None:
         from axe_playwright_python.sync_playwright import Axe
 
+        self.page.wait_for_load_state()
         for scheme in ("light", "dark"):
             self.page.emulate_media(color_scheme=scheme)
             found = Axe().run(self.page).response["violations"]
@@ -86,7 +92,7 @@ def browse(port: int) -> Iterator[Walk]:
     if CHROMIUM is None:
         pytest.skip("no chromium: apt-get install chromium")
     with sync_api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=TIMEOUT_MS)
         sync_api.expect.set_options(timeout=TIMEOUT_MS)
         made = Walk(browser.new_page(), f"http://127.0.0.1:{port}")
         made.page.set_default_timeout(TIMEOUT_MS)
@@ -244,7 +250,9 @@ def test_live_pages_under_load_count_skipped_items(running: ConsoleFixture, walk
         walk.open(path)
         expect(walk.page.locator("#live-status")).to_have_text("Updated while it changes.")
         live, found = walk.page.locator("#live"), False
+        deadline_s = time.monotonic() + TIMEOUT_MS / 1000
         while not found:
+            assert time.monotonic() < deadline_s, live.inner_text()
             running.broker.produce("busy", *[b"record"] * 300)
             for _ in range(60):
                 client.list_topics(timeout=300)

@@ -15,18 +15,15 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import ottla
+from compat_tests.support.processes import free_port
 from ottla.client.cluster_client import ClusterClient
 from ottla.client.scram import ScramCredential, derive_credential, salted_password
 from ottla.client.security_config import parse_connection_security
-from ottla.console.tests.console_fixture import Browser, console, free_port, next_event
+from ottla.console.tests.console_fixture import TIMEOUT_S, Browser, console, next_event
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 from ottla.runtime.tests.certificate_authority import CertificateAuthority
 from ottla.tools.blocking_client import BlockingClient
-from ottla.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
+from ottla.wire.messages import alter_partition_reassignments
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -319,7 +316,9 @@ def wait_for_replicas(
 def test_rebalance_plan_is_shown_saved_and_applied_after_a_confirmation(running: ClusterFixture) -> None:
     run_blocking(create_unbalanced_topic(running))
     browser = running.admin()
-    page = browser.get("/cluster/rebalance")
+    page, deadline_s = browser.get("/cluster/rebalance"), time.monotonic() + TIMEOUT_S
+    while "uneven" not in page.text and time.monotonic() < deadline_s:  # until this node knows the topic
+        page = browser.get("/cluster/rebalance")
     assert (page.status, "Planned moves" in page.text) == (200, True), page.text
     plan = json.loads(browser.request("GET", "/cluster/rebalance/file").body)
     current = json.loads(browser.request("GET", "/cluster/rebalance/file?state=current").body)
@@ -373,10 +372,11 @@ async def create_topic_with_another_leader(running: ClusterFixture) -> None:
     topic = CreatableTopic("elected", -1, -1, [CreatableReplicaAssignment(0, [first, second])])
     response = await client.call(CreateTopicsRequest([topic], 10_000))
     assert [row.error_code for row in response.topics] == [0]
-    wanted = ReassignableTopic("elected", [ReassignablePartition(0, [second, first])])
+    rows = [alter_partition_reassignments.ReassignablePartition(0, [second, first])]
+    wanted = alter_partition_reassignments.ReassignableTopic("elected", rows)
     deadline_s = time.monotonic() + 120
     while time.monotonic() < deadline_s:
-        await client.call(AlterPartitionReassignmentsRequest(10_000, topics=[wanted]), 0)
+        await client.call(alter_partition_reassignments.AlterPartitionReassignmentsRequest(10_000, topics=[wanted]), 0)
         found = (await client.metadata(["elected"])).topics[0].partitions[0]
         if found.replica_nodes == [second, first] and len(found.isr_nodes) == 2:
             break

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 import ottla
-from ottla.console.tests.console_fixture import Browser, Page, free_port
+from compat_tests.support.processes import free_port
+from ottla.console.tests.console_fixture import Browser, Page
 from ottla.console.tests.test_console_cluster import (
     MECHANISM,
     ClusterFixture,

@@ -21,7 +21,7 @@ from ottla.console.frame_capture import FLOODED_FRAMES, CapturedExchange, Connec
 from ottla.console.frame_fields import MAX_FIELDS, build_hex_dump, request_fields, visible_request
 from ottla.console.live_pace import LivePace
 from ottla.console.pcap import MEDIA_TYPE
-from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console, next_event
+from ottla.console.tests.console_fixture import TIMEOUT_S, Browser, ConsoleFixture, console, next_event
 from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request, parse_request
@@ -61,7 +61,7 @@ def test_requests_of_a_connection_are_shown_with_explanations(running: ConsoleFi
     client.flush(60)
     link = frames_link(browser, "till")
     assert "No requests so far." in browser.get(link).text
-    connection = HTTPConnection("127.0.0.1", running.port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", running.port, timeout=TIMEOUT_S)
     connection.request("GET", f"/live{link}")
     response = connection.getresponse()
     assert "No requests so far." in next_event(response)
@@ -92,7 +92,7 @@ def test_closed_connection_is_an_error(browser: Browser) -> None:
 
 def open_live(browser: Browser, link: str) -> HTTPResponse:
     """Open the live part of a page with the cookie of the browser's session."""
-    connection = HTTPConnection("127.0.0.1", browser.port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", browser.port, timeout=TIMEOUT_S)
     cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
     connection.request("GET", f"/live{link}", headers={"Cookie": cookie})
     return connection.getresponse()

@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 import pytest
 
 import ottla
-from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
+from ottla.console.tests.console_fixture import TIMEOUT_S, Browser, ConsoleFixture, console
 
 pytestmark = pytest.mark.xdist_group(__name__)
 
@@ -128,15 +128,16 @@ def test_records_before_an_offset_are_deleted_after_their_number_was_named(
 
 
 def read_events(port: int, path: str, count: int) -> list[tuple[str, str]]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     connection.request("GET", path)
     response = connection.getresponse()
     assert response.headers["Content-Type"] == "text/event-stream"
     out = []
     while len(out) < count:
-        line = response.readline().decode().strip()
+        line = response.readline().decode()
+        assert line, "the stream has ended"
         if line.startswith("event: "):
-            out.append((line[7:], json.loads(response.readline().decode().removeprefix("data: "))))
+            out.append((line[7:].strip(), json.loads(response.readline().decode().removeprefix("data: "))))
     connection.close()
     return out
 

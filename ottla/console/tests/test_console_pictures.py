@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla
+from compat_tests.support.processes import free_port
 from compat_tests.support.raw_client import RawClient
 from ottla.client.cluster_client import ClusterClient
 from ottla.console.schemas.tests.test_avro_decoder import encode
-from ottla.console.tests.console_fixture import free_port
 from ottla.console.tests.test_console_browser import CHROMIUM, Walk, browse
 from ottla.console.tests.test_console_quotas import set_quota
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking

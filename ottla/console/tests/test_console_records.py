@@ -14,7 +14,7 @@ from ottla.broker.config.limits import MAX_CONSOLE_BATCH_BYTES, MAX_CONSOLE_SCAN
 from ottla.console.pages.records import encode_json_records
 from ottla.console.record_scan import MatchingRecord
 from ottla.console.record_text import format_bytes, format_hex, format_json
-from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console, next_event
+from ottla.console.tests.console_fixture import TIMEOUT_S, Browser, ConsoleFixture, console, next_event
 from ottla.tools.json_records import record_to_json
 from ottla.wire.record_batch.records import Record
 
@@ -169,7 +169,7 @@ def test_large_records_are_shortened_and_bounded(running: ConsoleFixture, browse
 
 def test_new_record_appears_in_the_open_list(running: ConsoleFixture) -> None:
     running.broker.produce("tail", b"first")
-    connection = HTTPConnection("127.0.0.1", running.port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", running.port, timeout=TIMEOUT_S)
     connection.request("GET", "/live/records?name=tail")
     response = connection.getresponse()
     assert "first" in next_event(response, "live")
@@ -197,7 +197,7 @@ def test_text_of_bytes_is_cut_at_whole_characters() -> None:
 def test_batch_is_shown_as_fields_beside_its_bytes(running: ConsoleFixture, browser: Browser, codec: str) -> None:
     name = f"batches-{codec}"
     running.broker.client.create_topic(name, 1)
-    settings = {"compression.type": codec, "linger.ms": 200}
+    settings = {"compression.type": codec, "linger.ms": 10_000}
     client = Producer({"bootstrap.servers": running.broker.bootstrap_servers, **settings})
     for number in range(3):
         client.produce(name, b"value" * 50, key=b"k%d" % number, headers={"source": HOSTILE.encode()}, partition=0)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
+from compat_tests.support.processes import free_port
 from ottla.console.console_server import run_with_console
-from ottla.console.tests.console_fixture import free_port
 from ottla.controller.config.config_keys import CONSOLE_LISTENER
 
 SCRIPT = """

@@ -110,6 +110,13 @@ def fields_on_the_console(each: FramePair, *, is_request: bool) -> list[FrameFie
     return fields
 
 
+def is_known_tshark() -> bool:
+    """Return True if tshark 4.0 is installed; others name more fields, and misread other frames."""
+    if TSHARK is None:
+        return False
+    return " 4.0." in subprocess.run([TSHARK, "--version"], capture_output=True, text=True, check=False).stdout
+
+
 def known_frames(sent: list[FramePair]) -> set[ComparedFrame]:
     """Return the frames that tshark reads to their end with any values."""
     frames = {ComparedFrame(each.key, each.version, is_request) for each in sent for is_request in (True, False)}
@@ -120,7 +127,7 @@ def known_frames(sent: list[FramePair]) -> set[ComparedFrame]:
     }
 
 
-@pytest.mark.skipif(TSHARK is None, reason="no tshark: apt-get install tshark")
+@pytest.mark.skipif(not is_known_tshark(), reason="no tshark 4.0, which `KNOWN` describes: apt-get install tshark")
 def test_fields_in_tshark_equal_those_on_the_console(tmp_path: Path) -> None:
     """Frames that tshark does not read to their end are left out; each of `known_frames` is compared at least once."""
     compared, count = set(), 0
