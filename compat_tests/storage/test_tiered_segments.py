@@ -39,7 +39,7 @@ def test_kafka_decodes_rebuilt_metadata_records(tmp_path: Path) -> None:
     _, _, copied = filled_store(tmp_path)
     done = run_command("tier", "rebuild", f"{tmp_path}/tier")
     assert (done.status, done.err) == (0, "")
-    values = [base64.b64decode(json.loads(line)["value"]) for line in done.out.splitlines()]
+    values = [base64.b64decode(json.loads(line)["value_base64"]) for line in done.out.splitlines()]
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(build_batch([NewRecord(None, value, 1_000_000) for value in values]))
     text = java_tool("DumpLogSegments", "--files", str(path), "--remote-log-metadata-decoder")
