@@ -31,6 +31,7 @@ import pytest
 
 from compat_tests.support.jars import CACHE
 from spark_it.ottla_log.build_jar import build_jar
+from spark_it.pipelines.submit import fetch_packages
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -169,13 +170,7 @@ def spark_packages() -> Path:
     """Return a cache of Spark's Maven packages, as on a machine that has run such a job before; filled at first use."""
     cache = CACHE / "spark-packages"
     if not (cache / ".complete").exists():
-        code = (
-            "from pyspark.sql import SparkSession; "
-            f"SparkSession.builder.master('local[1]').config('spark.jars.packages', '{SPARK_PACKAGE}')"
-            f".config('spark.jars.ivy', '{cache}').getOrCreate().stop()"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"Spark's packages cannot be fetched: {done.stderr[-300:]}")
+        if error := fetch_packages(SPARK_PACKAGE, cache):
+            pytest.skip(f"Spark's packages cannot be fetched: {error}")
         (cache / ".complete").touch()
     return cache

@@ -194,8 +194,8 @@ class ClusterClient:
         """Call ``work`` until it returns, and return its result; retry for `LEADER_MOVE_TIMEOUT_MS`, at least once.
 
         Before a retry the cached leaders are dropped. The first is after 50 ms; the time doubles, up to 1 s.
-        ``should_retry``: whether to retry after a ProtocolError or OSError of ``work``; by default after retriable
-        codes and any OSError, so that a request whose response was lost is sent twice.
+        ``should_retry``: whether to retry after a ProtocolError or OSError of ``work``; by default as
+        `is_retriable`, so that a request whose response was lost is sent twice.
 
         Raises:
             ProtocolError, OSError: ``work`` failed with one that is not retried, or still fails after the timeout.
@@ -221,15 +221,6 @@ class ClusterClient:
                 cached too, until the next `metadata`.
             OSError: it cannot be reached.
         """
-        address = await self._leader_address(topic, partition)
-        try:
-            return await self._connect(*address)
-        except OSError as error:
-            if not is_retriable(error):
-                raise
-            raise _LeaderUnreachableError(*error.args) from error
-
-    async def _leader_address(self, topic: str, partition: int) -> tuple[str, int]:
         if (topic, partition) not in self._leaders:
             code = ErrorCode((await self.metadata([topic])).topics[0].error_code)
             if code is not ErrorCode.NONE and not code.retriable:
@@ -237,7 +228,12 @@ class ClusterClient:
         broker = self._leaders.get((topic, partition), -1)
         if broker not in self._brokers:
             raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
-        return self._brokers[broker]
+        try:
+            return await self._connect(*self._brokers[broker])
+        except OSError as error:
+            if not is_retriable(error):
+                raise
+            raise _LeaderUnreachableError(*error.args) from error
 
     async def broker(self, node_id: int) -> Channel:
         """Return a connection to a broker in the last Metadata response, or a controller after `controllers`.

@@ -1,6 +1,6 @@
 """State of tiered storage on this node for the pages: warnings, and the remote part of a topic's partitions.
 
-All of it is in memory; the remote store is not asked.
+All of it is in memory; no request is sent to the remote store.
 """
 
 from __future__ import annotations

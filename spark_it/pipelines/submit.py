@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from spark_it.pipelines.pipeline import CONNECTOR, Pipeline
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BIN = Path(sys.executable).parent
+TRIES = 3
 PYTHONS = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -29,6 +31,23 @@ def script(pipeline: Pipeline) -> Path:
 def packages(pipeline: Pipeline) -> str:
     """Return the Maven coordinates that a pipeline needs, separated by commas, as for ``--packages``."""
     return ",".join([CONNECTOR, *pipeline.packages])
+
+
+def fetch_packages(coordinates: str, cache: Path) -> str:
+    """Fetch Maven packages into a directory for ``spark.jars.ivy``; return the end of the error, empty without one.
+
+    ``coordinates``: as for ``--packages``. A failed attempt is repeated twice.
+    """
+    code = (
+        "from pyspark.sql import SparkSession; "
+        f"SparkSession.builder.master('local[1]').config('spark.jars.packages', '{coordinates}')"
+        f".config('spark.jars.ivy', '{cache}').getOrCreate().stop()"
+    )
+    for _ in range(TRIES):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        if not done.returncode:
+            return ""
+    return done.stderr[-300:] or f"status {done.returncode}"
 
 
 def environment() -> dict[str, str]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from spark_it.pipelines.submit import BIN, ROOT
+from spark_it.pipelines.submit import BIN, ROOT, fetch_packages
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
     pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed"),
 ]
 WITHIN_S = 600
-TRIES = 3
 
 
 def command_of(*target: str) -> list[str]:
@@ -35,16 +33,8 @@ def test_make_demo_without_pipeline_is_make_run() -> None:
 def packages() -> None:
     """Fetch the job's packages, so that a registry that does not respond fails no test."""
     names = subprocess.run([*command_of("run"), "--packages"], cwd=ROOT, capture_output=True, text=True, check=True)
-    code = (
-        "from pyspark.sql import SparkSession; "
-        f"SparkSession.builder.master('local[1]').config('spark.jars.packages', '{names.stdout.strip()}')"
-        f".config('spark.jars.ivy', '{ROOT / '.cache' / 'ivy2'}').getOrCreate().stop()"
-    )
-    for _ in range(TRIES):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        if not done.returncode:
-            return
-    pytest.skip(f"Spark's packages cannot be fetched: {done.stderr[-300:]}")
+    if error := fetch_packages(names.stdout.strip(), ROOT / ".cache" / "ivy2"):
+        pytest.skip(f"Spark's packages cannot be fetched: {error}")
 
 
 @pytest.mark.usefixtures("packages")

@@ -156,8 +156,10 @@ class _StreamsHeartbeat:
             )
             finish(group.target_epoch, group.target.get(updated.id, EMPTY_TASKS), fx)
         else:
-            todo = capture_input(group, epoch, updated, configured, configs, self._now_ms)
-            fx.continue_with(compute_and_write_targets(todo, updated.id, finish), work_units(todo))
+            assignment_input = capture_input(group, epoch, updated, configured, configs, self._now_ms)
+            fx.continue_with(
+                compute_and_write_targets(assignment_input, updated.id, finish), work_units(assignment_input)
+            )
 
     def _add_status(self, status: StreamsGroupStatus, detail: str) -> None:
         self._status.append(streams_group_heartbeat.Status(status, detail))

@@ -78,42 +78,46 @@ def capture_input(
     return StreamsAssignmentInput(group.id, epoch, members, dict(group.target), configured, number, now_ms)
 
 
-def work_units(todo: StreamsAssignmentInput) -> int:
+def work_units(assignment_input: StreamsAssignmentInput) -> int:
     """Return the approximate work of the computation in members; a task costs a quarter of a member."""
-    subtopologies = todo.configured.subtopologies or {}
-    return len(todo.members) + sum(one.task_count for one in subtopologies.values()) // 4
+    subtopologies = assignment_input.configured.subtopologies or {}
+    return len(assignment_input.members) + sum(one.task_count for one in subtopologies.values()) // 4
 
 
-def compute_targets(todo: StreamsAssignmentInput) -> Generator[None, None, dict[str, TasksTuple]]:
+def compute_targets(assignment_input: StreamsAssignmentInput) -> Generator[None, None, dict[str, TasksTuple]]:
     """Return the target tasks by member id, as a job; all members have none while the topology is not ready."""
-    if not todo.configured.is_ready:
-        return dict.fromkeys(todo.members, EMPTY_TASKS)
+    if not assignment_input.configured.is_ready:
+        return dict.fromkeys(assignment_input.members, EMPTY_TASKS)
     members = {
-        name: AssignmentMemberSpec(process, todo.target.get(name, EMPTY_TASKS))
-        for name, process in todo.members.items()
+        name: AssignmentMemberSpec(process, assignment_input.target.get(name, EMPTY_TASKS))
+        for name, process in assignment_input.members.items()
     }
-    known = todo.configured.subtopologies or {}
+    known = assignment_input.configured.subtopologies or {}
     extents = {name: SubtopologySpec(one.task_count, one.is_stateful) for name, one in known.items()}
-    return (yield from assign_sticky(StreamsGroupSpec(members, extents, todo.standby_replicas)))
+    return (yield from assign_sticky(StreamsGroupSpec(members, extents, assignment_input.standby_replicas)))
 
 
 def compute_and_write_targets(
-    todo: StreamsAssignmentInput, updated_id: str | None, finish: OnTargetReady
+    assignment_input: StreamsAssignmentInput, updated_id: str | None, finish: OnTargetReady
 ) -> Iterator[GroupEffects | None]:
     """Compute the target in steps; yield the records of the changed targets and of the target epoch, call ``finish``.
 
     ``updated_id``: member whose target is passed to ``finish``; None for empty tasks.
     """
-    new = yield from compute_targets(todo)
+    new = yield from compute_targets(assignment_input)
     fx = GroupEffects()
     for name, target in new.items():
-        if todo.target.get(name) != target:
-            fx.records.append(records.target_assignment_record(todo.group_id, name, target))
+        if assignment_input.target.get(name) != target:
+            fx.records.append(records.target_assignment_record(assignment_input.group_id, name, target))
         if len(fx.records) == MAX_RECORDS_PER_SLICE:
             yield fx
             fx = GroupEffects()
-    fx.records.append(records.target_assignment_epoch_record(todo.group_id, todo.epoch, todo.now_ms))
-    finish(todo.epoch, new.get(updated_id or "", EMPTY_TASKS), fx)
+    fx.records.append(
+        records.target_assignment_epoch_record(
+            assignment_input.group_id, assignment_input.epoch, assignment_input.now_ms
+        )
+    )
+    finish(assignment_input.epoch, new.get(updated_id or "", EMPTY_TASKS), fx)
     yield fx
 
 
@@ -145,5 +149,7 @@ def _assign_after_delay(groups: StreamsGroups, group: StreamsGroup, now_ms: int,
     if not group.members or configured is None or group.epoch <= group.target_epoch:
         return
     if group.is_assignment_due(groups.setting(group.id, "assignment.interval.ms"), now_ms):
-        todo = capture_input(group, group.epoch, None, configured, group.configs, now_ms)
-        fx.continue_with(compute_and_write_targets(todo, None, lambda *_: None), work_units(todo))
+        assignment_input = capture_input(group, group.epoch, None, configured, group.configs, now_ms)
+        fx.continue_with(
+            compute_and_write_targets(assignment_input, None, lambda *_: None), work_units(assignment_input)
+        )

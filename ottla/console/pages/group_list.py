@@ -67,12 +67,12 @@ async def get_groups(page: PageRequest) -> View:
     wanted = page.fields.get("q", "").strip().lower()
     every, silent = await list_groups(page)
     shown, paging = paginate(page, [row for row in every if wanted in row[0].group_id.lower()])
-    rows = await describe_shown(page, shown)
+    rows = await describe_listed_groups(page, shown)
     values = {"title": "Groups", "rows": rows, "paging": paging, "q": wanted, "silent": silent}
     return View("groups.html", values)
 
 
-async def describe_shown(page: PageRequest, groups: Sequence[LocatedGroup]) -> list[dict[str, Any]]:
+async def describe_listed_groups(page: PageRequest, groups: Sequence[LocatedGroup]) -> list[dict[str, Any]]:
     """Return a row for each of the groups of a page, in their order; the client must know the brokers.
 
     Keys: ``id``, ``type``, ``state``, ``protocol``, ``members`` (their number) and ``lag`` (in records). The latter two

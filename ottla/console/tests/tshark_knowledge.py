@@ -1,4 +1,4 @@
-"""What tshark 4.0 knows of Kafka's protocol: names of fields, versions of APIs, and frames that it misreads."""
+"""Names of fields and versions of APIs that tshark 4.0 decodes, and frames that it misreads."""
 
 from __future__ import annotations
 
